@@ -20,7 +20,7 @@ PYTHON_TAG = $(shell sed -n 's/^ARG PYTHON=//p' Dockerfile)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help run picture screenshots test test-long coverage lint format proto proto-check proto-baseline api-docs script-calls rules bench bench-ingest bench-pool bench-watch bench-rooms bench-peers bench-growth bench-cells bench-voice bench-traces capacity lock try-install wheel release image release-image clean run-real get-models bench-translate robustness fuzz robustness-mutations soak
+.PHONY: help run picture screenshots test test-long coverage lint format proto proto-check proto-baseline api-docs script-calls rules chart bench bench-ingest bench-pool bench-watch bench-rooms bench-peers bench-growth bench-cells bench-voice bench-traces capacity lock try-install wheel release image release-image clean run-real get-models bench-translate robustness fuzz robustness-mutations soak
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -98,6 +98,7 @@ lint: $(READY) proto-check  ## format, lint, types, import rules, protos and the
 	  { echo "These changes break callers of the last release. CONTRIBUTING.md, Contracts, says what to do." >&2; exit 1; }
 	@$(BIN)/python docs/make_api.py --check
 	@$(BIN)/python tools/make_script_calls.py --check
+	@$(BIN)/python tools/make_chart_settings.py --check
 
 format: $(READY)  ## format code and protos
 	$(BIN)/ruff format .
@@ -130,6 +131,9 @@ rules:  ## regenerate the rules of the Prometheus operator from monitoring/alert
 	  'apiVersion: monitoring.coreos.com/v1' 'kind: PrometheusRule' 'metadata:' \
 	  '  name: lingua-scheduler' 'spec:' >$(RULES)
 	@sed 's/^./  &/' monitoring/alerts.yml >>$(RULES)
+
+chart: $(READY)  ## regenerate the settings in the schema of the Helm chart's values
+	$(BIN)/python tools/make_chart_settings.py
 
 MINUTES ?=
 SEED ?=

@@ -24,7 +24,7 @@ TREATMENTS = {
     "bash",
     # Environment variables: each exists (test_blocks).
     "ini",
-    # A valid Kubernetes object (test_blocks).
+    # A valid Kubernetes object, or values with which Helm renders our chart (test_blocks).
     "yaml",
     # Output and pictures, to be read: nothing to run.
     "text",
@@ -34,6 +34,7 @@ TREATMENTS = {
 # Programs that need a cluster, a registry, root, or as much time as all tests. What `make run` does
 # is in tests/e2e/test_conversation.py.
 ELSEWHERE = {
+    "helm": "needs a cluster; tests/k8s renders the chart",
     "kind": "needs a container engine",
     "kubectl": "needs a cluster",
     "make": "sets up an environment, or runs for minutes",

@@ -37,6 +37,8 @@ def problems(words: list[str]) -> list[str]:
         return found + [f"there is no {each}" for each in rest[1:] if not (ROOT / each).exists()]
     if name == "kubectl":
         return found + _kubectl_problems(rest[1:])
+    if name == "helm":
+        return found + _helm_problems(rest[1:])
     if name == "curl":
         return found + _curl_problems(rest[1:])
     if name == "export":
@@ -109,6 +111,17 @@ def _pip_problems(words: list[str]) -> list[str]:
     extras = {extra for each in named for extra in each.split(",")}
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     return [f"there is no extra {each}" for each in extras if each not in known]
+
+
+def _helm_problems(words: list[str]) -> list[str]:
+    """The command must exist, and every file of the repository; others are the reader's own."""
+    known = {"install", "upgrade", "test", "template", "lint", "uninstall"}
+    found = [] if words[0] in known else [f"helm has no command {words[0]}"]
+    return found + [
+        f"there is no {word}"
+        for word in words
+        if word.startswith("k8s/") and not (ROOT / word).exists()
+    ]
 
 
 def _kubectl_problems(words: list[str]) -> list[str]:

@@ -106,7 +106,9 @@ def normal(manifests: Manifests) -> dict[str, Resource]:
             resource.setdefault("type", "Opaque")
         key = f"{resource['kind']} {name_of(resource)}"
         assert key not in found, f"{key} twice"
-        found[key] = dict(_leaves(resource))
+        leaves = list(_leaves(resource))
+        found[key] = dict(leaves)
+        assert len(found[key]) == len(leaves), f"{key} has something twice"
     return found
 
 

@@ -7,8 +7,8 @@ the busiest direction counts, not the sum.
 It is an absolute number and not a ratio to the present slots: a pod that has started but is not connected
 yet does not make the autoscaler add another one.
 
-Autoscalers ignore differences of up to 10 %. Without the factor, a large group would have no slot left
-before they act; with it, they act when no more than `freeSlots` are free.
+Autoscalers ignore differences of up to 10 %. Without the factor they would never add nodes to a large
+group; with it, they do when no more than `freeSlots` are free. docs/decisions/0068 has the whole reason.
 
 The series are those that monitoring/alerts.yml records. */}}
 {{- define "lingua.wantedSlots" -}}
