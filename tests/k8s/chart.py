@@ -112,6 +112,23 @@ def normal(manifests: Manifests) -> dict[str, Resource]:
     return found
 
 
+def differences(chart: Manifests, kustomize: Manifests) -> list[str]:
+    """Every field in which they differ."""
+    found = []
+    ours, theirs = normal(chart), normal(kustomize)
+    for key in sorted(ours.keys() | theirs.keys()):
+        if key not in ours or key not in theirs:
+            found.append(f"{key} is only in {'the chart' if key in ours else 'kustomize'}")
+            continue
+        for path in sorted(ours[key].keys() | theirs[key].keys()):
+            values = tuple(each[key].get(path, "nothing") for each in (ours, theirs))
+            if values[0] != values[1]:
+                found.append(
+                    f"{key} {path}: {values[0]!r} in the chart, {values[1]!r} in kustomize"
+                )
+    return found
+
+
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """What is in a document, by its path, so that a difference says where it is."""
     if isinstance(value, dict) and value:

@@ -14,9 +14,9 @@ from tests.k8s.chart import (
     CHART,
     LAYERS,
     HelmError,
+    differences,
     helm,
     is_hook,
-    normal,
     rendered,
     values_of,
     with_values,
@@ -74,7 +74,7 @@ def optional() -> Manifests:
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_the_chart_and_kustomize_render_the_same(layer: str) -> None:
-    assert normal(rendered(layer)) == normal(render(layer))
+    assert differences(rendered(layer), render(layer)) == []
 
 
 @pytest.mark.parametrize("layer", LAYERS)
