@@ -14,7 +14,7 @@ from kubernetes_validate import validate
 from opentelemetry.sdk import environment_variables
 
 from lingua_scheduler.services.runtime.settings.settings import unknown_variables
-from tests.k8s.chart import with_values
+from tests.k8s.helm.chart import with_values
 
 from .blocks import ROOT, TREATMENTS, Block, blocks, commands, pages, variables
 from .names import lingua_problems, make_problems, problems

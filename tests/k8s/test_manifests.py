@@ -18,7 +18,7 @@ from lingua_scheduler.services.runtime.settings.settings import (
     load_settings,
     unknown_variables,
 )
-from tests.k8s.chart import CHART
+from tests.k8s.helm.chart import CHART
 from tests.k8s.manifests import (
     COMPONENTS,
     CONSOLE,

@@ -22,8 +22,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from lingua_scheduler.sdk import Job, Node, Result, Session, SessionRefusedError, Tls, Translated
 from lingua_scheduler.services.runtime.redis.embedded import EmbeddedRedis
-from tests.k8s.chart import rendered
 from tests.k8s.envoy_process import BackendTls, EnvoyProcess
+from tests.k8s.helm.chart import rendered
 from tests.k8s.manifests import COMPONENTS, ROOT, SECRET_FOLDERS, Manifests, name_of, render
 from tests.k8s.pod_process import WITHIN_S, ConsolePod, PodProcess
 from tests.support.process import environment

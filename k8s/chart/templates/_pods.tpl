@@ -35,10 +35,7 @@ securityContext:
   fsGroup: 65532
   {{- end }}
 {{- with $values.image.pullSecrets }}
-imagePullSecrets:
-  {{- range . }}
-  - name: {{ . }}
-  {{- end }}
+imagePullSecrets: {{ include "lingua.named" . }}
 {{- end }}
 # Spread over machines and zones, if there are several.
 topologySpreadConstraints:
@@ -121,6 +118,11 @@ volumeMounts:
 {{- end }}
 {{- end }}
 
+{{- define "lingua.named" -}}
+[{{ range $at, $name := . }}{{ if $at }}, {{ end }}{name: {{ $name }}}{{ end }}]
+{{- end }}
+
+{{/* Of every container. */}}
 {{- define "lingua.restricted" }}
 securityContext:
   allowPrivilegeEscalation: false
@@ -152,12 +154,6 @@ securityContext:
       fieldPath: status.podIP
 - name: LINGUA_DISPATCHER_ADVERTISE
   value: {{ ternary "[$(POD_IP)]:7720" "$(POD_IP):7720" (eq .Values.ipFamily "IPv6") | quote }}
-{{- end }}
-
-{{- define "lingua.extraEnv" -}}
-{{- with .Values.extraEnv }}
-{{ toYaml . }}
-{{- end }}
 {{- end }}
 
 {{/* All probes use a separate port without TLS, because kubelets cannot use TLS for gRPC. Takes the port

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from lingua_scheduler.services.runtime.settings.settings import load_settings, unknown_variables
-from tests.k8s.chart import (
+from tests.k8s.helm.chart import (
     CHART,
     LAYERS,
     HelmError,

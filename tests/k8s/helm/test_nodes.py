@@ -9,7 +9,7 @@ from typing import Any
 import promql_parser
 import pytest
 
-from tests.k8s.chart import with_values
+from tests.k8s.helm.chart import with_values
 from tests.k8s.manifests import Manifests, container_of, labels_of, pod_of
 from tests.k8s.validity import VERSIONS, validate
 from tests.monitoring.rules import ALERTS_FILE, RECORDING
