@@ -102,7 +102,7 @@ lifecycle:
 # A process uses at most one core. No CPU limit: a throttled process would miss ACKs.
 resources:
   {{- toYaml (mergeOverwrite (deepCopy $values.resources) .service.resources) | nindent 2 }}
-{{- include "lingua.restricted" . }}
+{{ include "lingua.restricted" . }}
 {{- if or $values.auth.enabled $values.tls.enabled }}
 volumeMounts:
   {{- if $values.auth.enabled }}
@@ -123,7 +123,7 @@ volumeMounts:
 {{- end }}
 
 {{/* Of every container. */}}
-{{- define "lingua.restricted" }}
+{{- define "lingua.restricted" -}}
 securityContext:
   allowPrivilegeEscalation: false
   readOnlyRootFilesystem: true

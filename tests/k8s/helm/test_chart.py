@@ -102,6 +102,11 @@ def test_the_chart_is_of_this_version() -> None:
     assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == version
 
 
+def test_every_file_of_values_is_compared() -> None:
+    compared = {name for files, _ in LAYERS.values() for name in files}
+    assert {path.name for path in (CHART / "values").iterdir()} == compared
+
+
 # ---- options ----
 
 
