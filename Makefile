@@ -20,7 +20,8 @@ PYTHON_TAG = $(shell sed -n 's/^ARG PYTHON=//p' Dockerfile)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help run picture screenshots test test-long coverage lint format proto proto-check proto-baseline api-docs script-calls rules bench bench-ingest bench-pool bench-watch bench-rooms bench-peers bench-growth bench-cells bench-voice bench-traces capacity lock try-install wheel release image release-image clean run-real get-models bench-translate robustness fuzz robustness-mutations soak upgrade upgrade-mutations
+# Every target that `make help` lists, and one that it does not.
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\# .*/\1/p' Makefile) proto-check
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,7 +74,6 @@ NO_NODE := Skipped: the JavaScript SDK needs Node.js 20 or later with npm. To ge
 HAS_NODE := command -v npm >/dev/null && node -e 'process.exit(Number(process.versions.node.split(".")[0] < 20))'
 WITH_NPM = @{ $(HAS_NODE); } || { echo "$(NO_NODE)"; exit 0; }; cd $(JS) && \
   { [ node_modules/.package-lock.json -nt package-lock.json ] || npm ci; } &&
-.PHONY: js js-test js-lint
 js:  ## build the JavaScript SDK, sdk/js, its test programs, and its bundle in the talk page, and libraries of both pages; needs Node.js
 	$(WITH_NPM) npm run --silent build && npm run --silent build-tests && npm run --silent bundle
 
@@ -99,6 +99,7 @@ lint: $(READY) proto-check  ## format, lint, types, import rules, protos and the
 	  { echo "These changes break callers of the last release. CONTRIBUTING.md, Contracts, says what to do." >&2; exit 1; }
 	@$(BIN)/python docs/make_api.py --check
 	@$(BIN)/python tools/make_script_calls.py --check
+	@$(BIN)/python tools/make_chart_settings.py --check
 
 format: $(READY)  ## format code and protos
 	$(BIN)/ruff format .
@@ -131,6 +132,9 @@ rules:  ## regenerate the rules of the Prometheus operator from monitoring/alert
 	  'apiVersion: monitoring.coreos.com/v1' 'kind: PrometheusRule' 'metadata:' \
 	  '  name: lingua-scheduler' 'spec:' >$(RULES)
 	@sed 's/^./  &/' monitoring/alerts.yml >>$(RULES)
+
+chart: $(READY)  ## regenerate the settings in the schema of the Helm chart's values
+	$(BIN)/python tools/make_chart_settings.py
 
 MINUTES ?=
 SEED ?=

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
@@ -74,3 +75,12 @@ def eventually() -> Eventually:
             await asyncio.sleep(0.01)
 
     return wait
+
+
+@pytest.fixture(scope="session")
+def promtool() -> str:
+    """The path of promtool."""
+    found = shutil.which("promtool")
+    if found is None:
+        pytest.skip("promtool is not there: 'apt-get install prometheus' (Debian) brings it")
+    return found

@@ -24,7 +24,8 @@ TREATMENTS = {
     "bash",
     # Environment variables: each exists (test_blocks).
     "ini",
-    # A valid Kubernetes object (test_blocks), or a compose file (tests/compose).
+    # A valid Kubernetes object, values with which Helm renders our chart (test_blocks), or a
+    # compose file (tests/compose).
     "yaml",
     # Output and pictures, to be read: nothing to run.
     "text",
@@ -35,6 +36,7 @@ TREATMENTS = {
 # is in tests/e2e/test_conversation.py.
 ELSEWHERE = {
     "docker": "needs a container engine",
+    "helm": "needs a cluster; tests/k8s renders the chart",
     "kind": "needs a container engine",
     "kubectl": "needs a cluster",
     "openssl": "makes a secret for containers",

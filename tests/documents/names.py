@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import tomllib
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -27,25 +28,10 @@ def problems(words: list[str]) -> list[str]:
     rest = words[len(own) :]
     found = [f"{name} sets nothing" for name in own if not _is_known_variable(name)]
     name = program(words)
-    if name == "lingua":
-        return found + lingua_problems(rest[1:])
-    if name == "make":
-        return found + make_problems(rest[1:])
     if name == "python":
         return found + _python_problems(rest[1:], own.get("PYTHONPATH", "."))
-    if name == "pip":
-        return found + _pip_problems(rest[1:])
-    if name == "pytest":
-        return found + [f"there is no {each}" for each in rest[1:] if not (ROOT / each).exists()]
-    if name == "kubectl":
-        return found + _kubectl_problems(rest[1:])
-    if name == "docker":
-        return found + _compose_problems(rest[1:])
-    if name == "curl":
-        return found + _curl_problems(rest[1:])
-    if name == "export":
-        exported = variables(rest[1:])
-        return found + [f"{each} sets nothing" for each in exported if not _is_known_variable(each)]
+    if name in _RULES:
+        return found + _RULES[name](rest[1:])
     if rest and "/" in rest[0]:
         return found + ([] if (ROOT / rest[0]).exists() else [f"there is no {rest[0]}"])
     if name not in {*ELSEWHERE, "chmod", "mkdir"}:
@@ -115,6 +101,17 @@ def _pip_problems(words: list[str]) -> list[str]:
     return [f"there is no extra {each}" for each in extras if each not in known]
 
 
+def _helm_problems(words: list[str]) -> list[str]:
+    """The command must exist, and every file of the repository; others are the reader's own."""
+    known = {"install", "upgrade", "test", "template", "lint", "uninstall"}
+    found = [] if words[0] in known else [f"helm has no command {words[0]}"]
+    return found + [
+        f"there is no {word}"
+        for word in words
+        if word.startswith("k8s/") and not (ROOT / word).exists()
+    ]
+
+
 def _kubectl_problems(words: list[str]) -> list[str]:
     if "--" in words:
         inner = words[words.index("--") + 1 :]
@@ -141,3 +138,25 @@ def _is_known_variable(name: str) -> bool:
     # Of an example or a test, which reads it by this name.
     sources = [each for part in ("examples", "tests") for each in (ROOT / part).rglob("*.py")]
     return any(f'"{name}"' in each.read_text() for each in sources)
+
+
+def _pytest_problems(words: list[str]) -> list[str]:
+    return [f"there is no {each}" for each in words if not (ROOT / each).exists()]
+
+
+def _export_problems(words: list[str]) -> list[str]:
+    return [f"{each} sets nothing" for each in variables(words) if not _is_known_variable(each)]
+
+
+_RULES: dict[str, Callable[[list[str]], list[str]]] = {
+    "curl": _curl_problems,
+    "docker": _compose_problems,
+    "export": _export_problems,
+    "helm": _helm_problems,
+    "kubectl": _kubectl_problems,
+    "lingua": lingua_problems,
+    "make": make_problems,
+    "pip": _pip_problems,
+    "pytest": _pytest_problems,
+}
+"""By program: what is wrong with its arguments."""

@@ -14,6 +14,7 @@ from kubernetes_validate import validate
 from opentelemetry.sdk import environment_variables
 
 from lingua_scheduler.services.runtime.settings.settings import unknown_variables
+from tests.k8s.helm.chart import with_values
 
 from .blocks import ROOT, TREATMENTS, Block, blocks, commands, pages, variables
 from .names import lingua_problems, make_problems, problems
@@ -92,9 +93,11 @@ def test_environment_variables_exist(block: Block) -> None:
 @pytest.mark.parametrize("block", each("yaml"), ids=str)
 def test_manifests_are_valid(block: Block) -> None:
     for document in yaml.safe_load_all(block.code):
-        # tests/compose validates the compose files of its guide.
-        if block.page.name != "compose.md":
+        if "kind" in document:
             validate(document, "1.31", strict=True)
+        # tests/compose validates the compose files of its guide.
+        elif block.page.name != "compose.md":
+            assert with_values("overlays/production", **document).resources
 
 
 # ---- that these checks find something ----
@@ -116,6 +119,12 @@ def test_manifests_are_valid(block: Block) -> None:
         ("docker compose exec pool lingua nodes lits", "has no command lits"),
         ("docker compose up --scale balancer=2", "no service balancer"),
         ("POOL_PORT= docker compose up", "POOL_PORT sets nothing"),
+        ("helm instal lingua k8s/chart", "has no command instal"),
+        ("helm install lingua k8s/charts", "no k8s/charts"),
+        (
+            "helm install lingua k8s/chart --values k8s/chart/values/prod.yaml",
+            "no k8s/chart/values",
+        ),
         ("frobnicate", "no rule is for"),
     ],
 )

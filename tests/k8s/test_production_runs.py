@@ -23,8 +23,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from lingua_scheduler.sdk import Job, Node, Result, Session, SessionRefusedError, Tls, Translated
 from lingua_scheduler.services.runtime.redis.embedded.server import EmbeddedRedis
 from tests.k8s.envoy_process import BackendTls, EnvoyProcess
+from tests.k8s.helm.chart import rendered
 from tests.k8s.manifests import COMPONENTS, ROOT, SECRET_FOLDERS, Manifests, name_of, render
 from tests.k8s.pod_process import WITHIN_S, ConsolePod, PodProcess
+from tests.support.process import environment
 
 GUIDE = (ROOT / "docs" / "security.md").read_text()
 # In place of a cluster, of whom the commands say what they would make.
@@ -294,3 +296,29 @@ def test_commands_work_in_a_pod_with_its_own_certificate_and_secret(
     )
     assert ran.returncode == 0, ran.stderr
     assert command[0] in json.loads(ran.stdout)
+
+
+def test_helm_test_finds_that_the_services_serve(
+    production_rendered: Manifests, deployment: Deployment, pods: dict[str, PodProcess]
+) -> None:
+    (pod,) = rendered(production_rendered.layer).of("Pod")
+    (container,) = pod["spec"]["containers"]
+    (volume,) = pod["spec"]["volumes"]
+    (mount,) = container["volumeMounts"]
+    files = str(deployment.secrets / volume["secret"]["secretName"])
+    said = {
+        each["name"]: each["value"].replace(mount["mountPath"], files) for each in container["env"]
+    }
+    # There are no names of Services here.
+    found = {
+        f"LINGUA_{each.upper()}_ADDRESS": f"127.0.0.1:{pods[each].ports[each]}" for each in pods
+    }
+    assert found.keys() <= said.keys()
+    ran = subprocess.run(
+        [sys.executable, "-m", "lingua_scheduler.cli", *container["args"]],
+        env={**environment(), **said, **found},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.count("SERVING") == len(COMPONENTS)

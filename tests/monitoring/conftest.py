@@ -1,6 +1,5 @@
 """What tests of alerts and dashboards may ask for."""
 
-import shutil
 import uuid
 from pathlib import Path
 
@@ -31,12 +30,3 @@ def series(exported: dict[str, Exported]) -> Labels:
         for name, labels in each.series().items():
             found[name] = found.get(name, frozenset()) | labels | {"job", "instance"}
     return {**found, **recorded(found)}
-
-
-@pytest.fixture(scope="session")
-def promtool() -> str:
-    """The path of promtool."""
-    found = shutil.which("promtool")
-    if found is None:
-        pytest.skip("promtool is not there: 'apt-get install prometheus' (Debian) brings it")
-    return found
