@@ -47,18 +47,28 @@ ELSEWHERE = {
 }
 
 
+# Pages that run from top to bottom, as their reader types them (test_stories).
+STORIES = ("docs/tutorials", "docs/howto")
+
+
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: where it begins, its language, and what is in it."""
+    """A fenced block: where it begins, its language, its title, and what is in it."""
 
     page: Path
     line: int
     language: str
+    title: str
     code: str
 
     def __str__(self) -> str:
         """Such as `README.md:17`."""
         return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+    @property
+    def is_of_story(self) -> bool:
+        """Whether its page runs as a whole."""
+        return str(self.page.relative_to(ROOT).parent) in STORIES
 
     @property
     def is_elsewhere(self) -> bool:
@@ -72,17 +82,18 @@ def pages() -> list[Path]:
 
 
 def blocks(*languages: str) -> list[Block]:
-    """Those of all documents, in these languages; all without any."""
-    found = [block for page in pages() for block in blocks_of(page)]
+    """Those of all documents but stories, in these languages; all without any."""
+    found = [block for page in pages() for block in blocks_of(page) if not block.is_of_story]
     return [block for block in found if not languages or block.language in languages]
 
 
 def blocks_of(page: Path) -> Iterator[Block]:
     """Those of one document."""
     text = page.read_text()
-    for found in re.finditer(r"^( *)```([\w-]*)\n(.*?)^\1```$", text, re.DOTALL | re.MULTILINE):
+    fenced = r'^( *)```([\w-]*)(?: title="([^"\n]+)")?\n(.*?)^\1```$'
+    for found in re.finditer(fenced, text, re.DOTALL | re.MULTILINE):
         line = text.count("\n", 0, found.start()) + 1
-        yield Block(page, line, found[2], textwrap.dedent(found[3]))
+        yield Block(page, line, found[2], found[3] or "", textwrap.dedent(found[4]))
 
 
 def lines(code: str) -> list[str]:

@@ -93,15 +93,17 @@ def init(folder: Path, hosts: tuple[str, ...]) -> None:
     ca = folder / "ca.crt"
     _say("For every service:")
     _set("TLS_CA_FILE", ca)
-    _set("TLS_CLIENT_CA_FILE", ca)
     _set("TLS_SERVER_NAME", SERVER_NAME)
     for service in SERVICES:
         _say(f"\nFor the {service}:")
         _set("TLS_CERT_FILE", folder / f"{service}.crt")
         _set("TLS_KEY_FILE", folder / f"{service}.key")
+        if service == "pool":
+            # Only services and operators call it; apps and nodes may have tokens instead.
+            _set("TLS_CLIENT_CA_FILE", ca)
     _say(
-        "\nLINGUA_TLS_CLIENT_CA_FILE enables mutual TLS: every caller needs a certificate as well. "
-        "For apps, nodes and people:\n"
+        "\nLINGUA_TLS_CLIENT_CA_FILE makes a service ask every caller for a certificate. If you "
+        "set it for the dispatcher and the gateway as well, apps, nodes and people need one:\n"
         f"  lingua certs issue {shlex.quote(str(folder))} --client TENANT (or --node, --owner, "
         "--operator)"
     )

@@ -192,7 +192,7 @@ def show(options: Options, given: str) -> None:
     """Show a token's claims and whether it is valid; "-", the default, reads it from stdin.
 
     It is checked with the keys of LINGUA_AUTH_SECRET_FILE and LINGUA_AUTH_JWKS_FILE. Exit code 1
-    where it does not hold.
+    if it is not valid.
     """
     from lingua_scheduler.services.runtime.auth.token_claims import BadClaimsError
     from lingua_scheduler.services.runtime.auth.tokens import read_claims
@@ -235,6 +235,8 @@ def _shown(name: str, value: Any) -> str:
     is_time = name in ("exp", "iat", "nbf") and isinstance(value, int) and 0 <= value < 2**37
     if is_time:
         return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(value))
+    if isinstance(value, dict):
+        value = ", ".join(f"{key} {limit}" for key, limit in value.items())
     # The token may contain anything.
     return str(value) if str(value).isprintable() else repr(value)
 
