@@ -20,7 +20,7 @@ PYTHON_TAG = $(shell sed -n 's/^ARG PYTHON=//p' Dockerfile)
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help run picture screenshots test test-long coverage lint format proto proto-check proto-baseline api-docs script-calls rules bench bench-ingest bench-pool bench-watch bench-rooms bench-peers bench-growth bench-cells bench-voice bench-traces capacity lock try-install wheel release image release-image clean run-real get-models bench-translate robustness fuzz robustness-mutations soak
+.PHONY: help run picture screenshots test test-long coverage lint format proto proto-check proto-baseline reference site site-serve script-calls rules bench bench-ingest bench-pool bench-watch bench-rooms bench-peers bench-growth bench-cells bench-voice bench-traces capacity lock try-install wheel release image release-image clean run-real get-models bench-translate robustness fuzz robustness-mutations soak
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -96,7 +96,7 @@ lint: $(READY) proto-check  ## format, lint, types, import rules, protos and the
 	$(BIN)/buf format --diff --exit-code
 	@$(BIN)/buf breaking --against $(BASELINE) || \
 	  { echo "These changes break callers of the last release. CONTRIBUTING.md, Contracts, says what to do." >&2; exit 1; }
-	@$(BIN)/python docs/make_api.py --check
+	@$(BIN)/python -m tools.reference --check
 	@$(BIN)/python tools/make_script_calls.py --check
 
 format: $(READY)  ## format code and protos
@@ -118,8 +118,20 @@ proto-check: $(READY)
 proto-baseline: $(READY)  ## for a release: update the baseline that protos/ must stay compatible with
 	$(BIN)/buf build --exclude-source-info -o $(BASELINE)
 
-api-docs: $(READY)  ## regenerate docs/api.md from protos/
-	$(BIN)/python docs/make_api.py
+reference: $(READY)  ## regenerate docs/api.md and docs/reference from protos/ and the code
+	@$(BIN)/python -m tools.reference
+
+# Scripts of others that pages need: diagrams, and search without a server. Without npm the site does without them.
+SITE_SCRIPTS := tools/site/fetched
+$(SITE_SCRIPTS): tools/site/fetch
+	@tools/site/fetch $@
+
+site: $(READY) $(SITE_SCRIPTS)  ## the documentation as a site, in site/; open site/index.html
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "The site is in site/: open site/index.html"
+
+site-serve: $(READY) $(SITE_SCRIPTS)  ## the same at http://127.0.0.1:8000/, built again after each change
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:$(or $(PORT),8000)
 
 script-calls: $(READY)  ## regenerate the packers of script arguments from the headers in lua/
 	$(BIN)/python tools/make_script_calls.py
@@ -214,4 +226,4 @@ release-image:  ## the image for production; requires PYTHON_DIGEST=sha256:... o
 	$(MAKE) image IMAGE_ARGS='$(IMAGE_ARGS) --build-arg PYTHON=$(PYTHON_TAG)@$(PYTHON_DIGEST)'
 
 clean:  ## remove the venv and everything built
-	rm -rf $(VENV) $(TALKING) $(JS)/node_modules $(JS)/dist $(JS)/build dist build .coverage* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(TALKING) $(JS)/node_modules $(JS)/dist $(JS)/build dist build site $(SITE_SCRIPTS) .coverage* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
