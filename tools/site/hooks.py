@@ -113,3 +113,11 @@ def on_page_context(context: dict[str, Any], page: Page, config: MkDocsConfig, n
     source = sources().get(uri, f"docs/{uri}")
     is_generated = GENERATED.fullmatch(uri) is not None
     page.edit_url = None if is_generated or not repository else f"{repository}/edit/main/{source}"
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Names the dialog of the search for screen readers; the theme does not."""
+    return output.replace(
+        'data-md-component="search" role="dialog"',
+        'data-md-component="search" role="dialog" aria-label="Search"',
+    )
