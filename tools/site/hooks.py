@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -23,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 FETCHED = Path(__file__).parent / "fetched"
 STYLE = Path(__file__).parent / "site.css"
 DECISIONS = "decisions.md"
-# Made by tools/reference: there is nothing to edit.
+# Made from the code: there is nothing to edit.
 GENERATED = re.compile(r"reference/.*|api\.md|" + re.escape(DECISIONS))
 
 _CODE = re.compile(r"^( *)```.*?^\1```$|`[^`\n]+`", re.DOTALL | re.MULTILINE)
@@ -69,8 +70,10 @@ def decisions() -> str:
         "",
     ]
     for path in sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md")):
-        heading = path.read_text().partition("\n")[0]
-        number, title = re.fullmatch(r"# (\d+)\. (.+)", heading).groups()  # type: ignore[union-attr]
+        heading = re.match(r"# (\d+)\. (.+)", path.read_text())
+        if heading is None:
+            raise PluginError(f"{path.name} must begin with '# NUMBER. TITLE'")
+        number, title = heading.groups()
         lines.append(f"- [{number}. {title}](decisions/{path.name})")
     return "\n".join(lines) + "\n"
 
