@@ -115,6 +115,7 @@ def test_mistakes_are_noticed(tmp_path: Path) -> None:
         f"INHERIT: {ROOT / 'mkdocs.yml'}\n"
         f"docs_dir: {docs}\n"
         f"hooks: [{ROOT / 'tools/site/hooks.py'}]\n"
+        "watch: []\n"
         "nav: [running.md]\n"
     )
     built = build(tmp_path / "site", "--config-file", str(settings))
