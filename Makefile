@@ -97,7 +97,7 @@ lint: $(READY) proto-check  ## format, lint, types, import rules, protos and the
 	$(BIN)/buf format --diff --exit-code
 	@$(BIN)/buf breaking --against $(BASELINE) || \
 	  { echo "These changes break callers of the last release. CONTRIBUTING.md, Contracts, says what to do." >&2; exit 1; }
-	@$(BIN)/python docs/make_api.py --check
+	@$(BIN)/python -m tools.reference --check
 	@$(BIN)/python tools/make_script_calls.py --check
 	@$(BIN)/python tools/make_chart_settings.py --check
 
@@ -120,8 +120,20 @@ proto-check: $(READY)
 proto-baseline: $(READY)  ## for a release: update the baseline that protos/ must stay compatible with
 	$(BIN)/buf build --exclude-source-info -o $(BASELINE)
 
-api-docs: $(READY)  ## regenerate docs/api.md from protos/
-	$(BIN)/python docs/make_api.py
+reference: $(READY)  ## regenerate docs/api.md and docs/reference from protos/ and the code
+	@$(BIN)/python -m tools.reference
+
+# Scripts of others that pages need: diagrams, and search without a server. Without npm the site does without them.
+SITE_SCRIPTS := tools/site/fetched
+$(SITE_SCRIPTS): tools/site/fetch
+	@tools/site/fetch $@
+
+site: $(READY) $(SITE_SCRIPTS)  ## the documentation as a site, in site/; open site/index.html
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "The site is in site/: open site/index.html"
+
+site-serve: $(READY) $(SITE_SCRIPTS)  ## the same at http://127.0.0.1:8000/, built again after each change
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:$(or $(PORT),8000)
 
 script-calls: $(READY)  ## regenerate the packers of script arguments from the headers in lua/
 	$(BIN)/python tools/make_script_calls.py
@@ -225,4 +237,4 @@ release-image:  ## the image for production; requires PYTHON_DIGEST=sha256:... o
 	$(MAKE) image IMAGE_ARGS='$(IMAGE_ARGS) --build-arg PYTHON=$(PYTHON_TAG)@$(PYTHON_DIGEST)'
 
 clean:  ## remove the venv and everything built
-	rm -rf $(VENV) $(TALKING) $(JS)/node_modules $(JS)/dist $(JS)/build dist build .coverage* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(TALKING) $(JS)/node_modules $(JS)/dist $(JS)/build dist build site $(SITE_SCRIPTS) .coverage* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

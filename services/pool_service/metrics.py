@@ -143,7 +143,9 @@ class PoolMetrics:
             registry=registry,
         )
         self._whole_free = Gauge(
-            "lingua_pool_fleet_free_slots", "Those of them that are free.", registry=registry
+            "lingua_pool_fleet_free_slots",
+            "Free slots of all nodes that may be chosen, each counted once.",
+            registry=registry,
         )
         self._cell_nodes = Gauge(
             "lingua_pool_cell_nodes",
@@ -159,7 +161,7 @@ class PoolMetrics:
         )
         self._cell_free = Gauge(
             "lingua_pool_cell_free_slots",
-            "Those of them that are free, by cell.",
+            "Free slots of the nodes that may be chosen, by cell.",
             ["cell"],
             registry=registry,
         )
@@ -172,7 +174,7 @@ class PoolMetrics:
         )
         self._free = Gauge(
             "lingua_pool_free_slots",
-            "Those of them that are free, by direction.",
+            "Free slots of the nodes that may be chosen, by direction.",
             _DIRECTION,
             registry=registry,
         )
@@ -198,7 +200,9 @@ class PoolMetrics:
             registry=registry,
         )
         self._fleet_sample = Gauge(
-            "lingua_pool_fleet_sample_seconds", "How long that took.", registry=registry
+            "lingua_pool_fleet_sample_seconds",
+            "How long it took to read all nodes for WatchFleet the last time.",
+            registry=registry,
         )
         self._quotas = QuotaMetrics(registry, "jobs", "audio")
 

@@ -3,6 +3,7 @@
 import subprocess
 
 from tests.monitoring.exported import Exported
+from tools.reference.metrics import OF_THE_PROCESS, by_service
 
 # Each takes few values: words of the contract, or directions, which pool_service/directions limits.
 LABELS = {
@@ -67,3 +68,21 @@ def test_promtool_finds_nothing_wrong_with_what_is_shown(
         )
         problems = (done.stdout + done.stderr).splitlines()
         assert [line for line in problems if line.startswith("lingua_")] == []
+
+
+def test_the_reference_has_what_services_export(exported: dict[str, Exported]) -> None:
+    for service, metrics in by_service().items():
+        families = exported[service].families
+        real = {
+            name: (kind, labels)
+            for name, (kind, labels) in families.items()
+            if not name.startswith(OF_THE_PROCESS)
+        }
+        told = {
+            each.series[0].removesuffix("_total").removesuffix("_bucket"): (
+                each.kind,
+                frozenset(each.labels),
+            )
+            for each in metrics
+        }
+        assert told == real

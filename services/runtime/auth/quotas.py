@@ -60,7 +60,8 @@ class QuotaMetrics:
     def __init__(self, registry: CollectorRegistry, *limits: str) -> None:
         self._refused = Counter(
             "lingua_quota_refused",
-            "What was refused by a limit of its tenant: sessions, rooms, jobs or audio.",
+            "Requests that were refused because their tenant has reached a limit, by limit: "
+            "sessions, rooms, jobs or audio.",
             ["limit"],
             registry=registry,
         )

@@ -23,8 +23,8 @@ class Refusals:
             return
         self._counter = Counter(
             "lingua_auth_refused",
-            "Calls that were refused for who made them, by reason: unauthenticated (nobody "
-            "knows who), permission_denied (that one may not).",
+            "Calls that were refused because of their caller, by reason: unauthenticated (no valid "
+            "token or certificate), permission_denied (its role may not call this).",
             ["reason"],
             registry=registry,
         )

@@ -74,7 +74,7 @@ class CallObserver:
             )
             self._seconds = Histogram(
                 "lingua_grpc_server_handling_seconds",
-                "Time that calls took, streams in both directions left out.",
+                "Time that calls took, without streams in both directions.",
                 ["method"],
                 buckets=_BUCKETS,
                 registry=registry,

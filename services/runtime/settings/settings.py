@@ -33,8 +33,11 @@ from lingua_scheduler.services.runtime.settings.security_fields import SecurityF
 from lingua_scheduler.services.runtime.settings.web_fields import WebFields
 
 PREFIX = "LINGUA_"
-# Variables of single commands, which are no settings: tokens of a room.
-OF_COMMANDS = ("LINGUA_ROOM_TOKEN", "LINGUA_HOST_TOKEN")
+# Variables of single commands, which are no settings, and their meaning.
+OF_COMMANDS = {
+    "LINGUA_ROOM_TOKEN": "token of a room, for `lingua speak --room` and `lingua listen`",
+    "LINGUA_HOST_TOKEN": "token of a room's host, for `lingua rooms token` and `rooms close`",
+}
 
 # Kubernetes sets these in every container, for each Service of the namespace.
 _KUBERNETES_NAME = re.compile(
@@ -54,8 +57,11 @@ class SettingRow(NamedTuple):
     description: str
 
 
-class _Order(NamedTuple):
-    """`times` x `lesser` must be less than `greater`, or equal to it unless `strictly`."""
+class Order(NamedTuple):
+    """A rule for two settings.
+
+    `times` x `lesser` must be less than `greater`, or equal to it unless `strictly`.
+    """
 
     lesser: str
     greater: str
@@ -64,40 +70,40 @@ class _Order(NamedTuple):
     strictly: bool = False
 
 
-_ORDERS = (
-    _Order(
+ORDERS = (
+    Order(
         "ack_timeout_ms",
         "reservation_ttl_ms",
         "a reservation must outlive the wait for its ACK",
         strictly=True,
     ),
-    _Order(
+    Order(
         "hedge_after_ms",
         "ack_timeout_ms",
         "a second node is tried only while the first may still answer",
         strictly=True,
     ),
-    _Order("job_timeout_ms", "running_lease_ms", "a job must not outlive the lease of its slot"),
-    _Order(
+    Order("job_timeout_ms", "running_lease_ms", "a job must not outlive the lease of its slot"),
+    Order(
         "node_heartbeat_ms",
         "heartbeat_stale_ms",
         "a node is stale only after three missed heartbeats",
         times=3,
     ),
-    _Order("heartbeat_batch_ms", "node_heartbeat_ms", "a heartbeat must not wait for the next one"),
-    _Order("eject_ms", "eject_max_ms", "the first ejection is the shortest"),
-    _Order("heartbeat_stale_ms", "node_forget_ms", "a node is stale before it is forgotten"),
-    _Order("running_lease_ms", "job_record_ttl_ms", "a running job must not be forgotten"),
-    _Order(
+    Order("heartbeat_batch_ms", "node_heartbeat_ms", "a heartbeat must not wait for the next one"),
+    Order("eject_ms", "eject_max_ms", "the first ejection is the shortest"),
+    Order("heartbeat_stale_ms", "node_forget_ms", "a node is stale before it is forgotten"),
+    Order("running_lease_ms", "job_record_ttl_ms", "a running job must not be forgotten"),
+    Order(
         "redis_timeout_ms",
         "reservation_ttl_ms",
         "a reservation must outlive the call that makes it",
         strictly=True,
     ),
-    _Order("job_timeout_ms", "result_deadline_ms", "a result must not be missing while it is made"),
-    _Order("session_utterances_max", "result_queue_max", "what is under way has no result yet"),
-    _Order("resume_within_ms", "kept_result_ms", "a session that is resumed wants its results"),
-    _Order(
+    Order("job_timeout_ms", "result_deadline_ms", "a result must not be missing while it is made"),
+    Order("session_utterances_max", "result_queue_max", "what is under way has no result yet"),
+    Order("resume_within_ms", "kept_result_ms", "a session that is resumed wants its results"),
+    Order(
         "max_length_bytes",
         "max_message_bytes",
         "an utterance travels in one message",
@@ -170,7 +176,7 @@ class Settings(
             # Without its cause, because a traceback would show a password in a bad URL.
             raise SettingsError("\n".join(_problems(error, values))) from None
         self._given = frozenset(values)
-        if broken := [self._broken(order) for order in _ORDERS if not self._holds(order)]:
+        if broken := [self._broken(order) for order in ORDERS if not self._holds(order)]:
             raise SettingsError("\n".join(broken))
         urls = len(self.redis_url.split())
         if urls > 1 and urls != self.cells:
@@ -215,11 +221,11 @@ class Settings(
                 description=type(self).model_fields[name].description or "",
             )
 
-    def _holds(self, order: _Order) -> bool:
+    def _holds(self, order: Order) -> bool:
         lesser, greater = getattr(self, order.lesser) * order.times, getattr(self, order.greater)
         return bool(lesser < greater or (lesser == greater and not order.strictly))
 
-    def _broken(self, order: _Order) -> str:
+    def _broken(self, order: Order) -> str:
         lesser, greater = (
             f"{variable_name(name)}={getattr(self, name)} ({self.origin(name)})"
             for name in (order.lesser, order.greater)

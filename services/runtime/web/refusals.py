@@ -12,7 +12,7 @@ from lingua_scheduler.v1 import common_pb2
 
 _Reason: TypeAlias = common_pb2.ErrorReason.ValueType
 
-_STATUSES: Mapping[_Reason, int] = {
+STATUSES: Mapping[_Reason, int] = {
     common_pb2.ERROR_REASON_INVALID_MESSAGE: 400,
     common_pb2.ERROR_REASON_UNAUTHENTICATED: 401,
     common_pb2.ERROR_REASON_PERMISSION_DENIED: 403,
@@ -69,7 +69,7 @@ class HttpRefusal(Exception):  # noqa: N818 - an answer, not a fault
     @classmethod
     def of(cls, error: LinguaError) -> HttpRefusal:
         """The refusal that says the same as an error of the scheduler."""
-        status = _STATUSES.get(error.reason, 500)
+        status = STATUSES.get(error.reason, 500)
         retry_after_ms = error.retry_after_ms
         if status in (429, 503):
             retry_after_ms = retry_after_ms or _RETRY_AFTER_MS

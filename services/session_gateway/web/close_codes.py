@@ -17,7 +17,7 @@ INTERNAL = 1011
 SILENT = 4408
 TOO_LARGE = 4413
 
-_CLOSE_CODES: Mapping[_Reason, int] = {
+CLOSE_CODES: Mapping[_Reason, int] = {
     common_pb2.ERROR_REASON_DRAINING: GO_AWAY,
     common_pb2.ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN: 1013,
     common_pb2.ERROR_REASON_BACKPRESSURE: 1013,
@@ -35,7 +35,7 @@ _CLOSE_CODES: Mapping[_Reason, int] = {
 
 def close_code(error: LinguaError) -> int:
     """The code with which an error closes a connection."""
-    return _CLOSE_CODES.get(error.reason, INTERNAL)
+    return CLOSE_CODES.get(error.reason, INTERNAL)
 
 
 def error_frame(error: common_pb2.Error) -> str:

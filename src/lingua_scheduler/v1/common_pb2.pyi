@@ -209,109 +209,241 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     DESCRIPTOR: _descriptor.EnumDescriptor
     ERROR_REASON_UNSPECIFIED: _ErrorReason.ValueType  # 0
     ERROR_REASON_INVALID_MESSAGE: _ErrorReason.ValueType  # 1
-    """A field is missing, malformed or too large. BadRequest names it."""
+    """A field is missing, malformed or too large. BadRequest names it.
+    Retry: no. Correct the field that the error names.
+    """
     ERROR_REASON_NO_CAPABLE_NODE: _ErrorReason.ValueType  # 2
-    """No known node can serve this direction with these requirements."""
+    """No known node can serve this direction with these requirements.
+    Retry: later. Connect a node for this direction; `lingua pools` shows what nodes serve.
+    """
     ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED: _ErrorReason.ValueType  # 3
-    """Capable nodes exist, but none of those drawn is ready and has room. A retry may succeed."""
+    """Capable nodes exist, but none of those drawn is ready and has room.
+    Retry: yes, after the time that the error gives. If it persists, add nodes.
+    """
     ERROR_REASON_PREFERRED_NODE_NOT_CAPABLE: _ErrorReason.ValueType  # 4
+    """The node that the job insists on cannot do it.
+    Retry: no. Ask for another node, or for none.
+    """
     ERROR_REASON_BOUND_NODE_FULL: _ErrorReason.ValueType  # 5
     """The node that has the beginning of the turn is only full, silent or disconnected, and the caller
     asked for this error. Metadata: node_id, waits_for.
+    Retry: yes, when that node is free again. Only dispatchers ask for this error.
     """
     ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN: _ErrorReason.ValueType  # 6
-    """Redis cannot be reached, is too slow, or refuses writes. Nothing was confirmed."""
+    """Redis cannot be reached, is too slow, or refuses writes. Nothing was confirmed.
+    Retry: yes, with backoff. Operators: look at Redis; the event `redis down` in the log says why.
+    """
     ERROR_REASON_SESSION_NOT_FOUND: _ErrorReason.ValueType  # 7
+    """No session has this id and token, or it was disconnected for too long.
+    Retry: no. Open a new session.
+    """
     ERROR_REASON_SESSION_TAKEN_OVER: _ErrorReason.ValueType  # 8
-    """Another gateway has taken the session over; this one must release it."""
+    """Another gateway has taken the session over; this one must release it.
+    Retry: no. The session goes on at its new connection.
+    """
     ERROR_REASON_NODE_ID_CONFLICT: _ErrorReason.ValueType  # 9
-    """A live node already has this id."""
+    """A live node already has this id.
+    Retry: no. Choose another id, or stop that node first.
+    """
     ERROR_REASON_NODE_NOT_FOUND: _ErrorReason.ValueType  # 10
+    """No node has this id.
+    Retry: no. `lingua nodes list` has the ids.
+    """
     ERROR_REASON_NODE_EPOCH_OLD: _ErrorReason.ValueType  # 11
-    """A newer connection of the same node has replaced this one."""
+    """A newer connection of the same node has replaced this one.
+    Retry: no. The newer connection counts. If two nodes share an id, give one another id.
+    """
     ERROR_REASON_JOB_NOT_FOUND: _ErrorReason.ValueType  # 12
+    """No job has this id, or its record has expired.
+    Retry: no. `lingua jobs list` has the jobs that are known.
+    """
     ERROR_REASON_JOB_TIMEOUT: _ErrorReason.ValueType  # 13
+    """The job had no result by its deadline, or within the time limit of a node.
+    Retry: no: it was retried until then. Look for slow nodes, or raise the limit.
+    """
     ERROR_REASON_JOB_CANCELLED: _ErrorReason.ValueType  # 14
+    """The job was cancelled, by its caller or by an operator.
+    Retry: no. Submit it again if it is still wanted.
+    """
     ERROR_REASON_JOB_FAILED: _ErrorReason.ValueType  # 15
-    """Every attempt failed on its node."""
+    """Every attempt failed on its node.
+    Retry: no: it was retried. `lingua jobs show` says how each attempt failed.
+    """
     ERROR_REASON_QUOTA_EXCEEDED: _ErrorReason.ValueType  # 16
+    """The tenant has reached a limit. Metadata: limit, used, allowed.
+    Retry: yes, after the time that the error gives. Use less at once, or ask the operator for a higher
+    limit.
+    """
     ERROR_REASON_UNAUTHENTICATED: _ErrorReason.ValueType  # 17
+    """The caller has no token or certificate, or one that is not valid any more.
+    Retry: only with a new token.
+    """
     ERROR_REASON_PERMISSION_DENIED: _ErrorReason.ValueType  # 18
+    """The caller is known, but its role or tenant may not do this.
+    Retry: no. Use a token of another role.
+    """
     ERROR_REASON_POOL_FULL: _ErrorReason.ValueType  # 19
-    """The pools of the pair are full."""
+    """The pools of a direction are full: no further node can register for it.
+    Retry: later. Operators: raise LINGUA_MAX_POOLS.
+    """
     ERROR_REASON_DRAINING: _ErrorReason.ValueType  # 20
-    """This instance is shutting down; use another one."""
+    """This instance is shutting down; use another one.
+    Retry: yes, at another instance, at once.
+    """
     ERROR_REASON_BACKPRESSURE: _ErrorReason.ValueType  # 21
-    """The peer reads too slowly, and its queue is full."""
+    """The peer reads too slowly, and its queue is full.
+    Retry: yes, with backoff. Read events as they come.
+    """
     ERROR_REASON_INTERNAL: _ErrorReason.ValueType  # 22
-    """A bug in the scheduler. The log of the instance has the details."""
+    """A bug in the scheduler. The log of the instance has the details.
+    Retry: yes, with backoff. Report it, with the error id that the message and the log have.
+    """
     ERROR_REASON_DEADLINE_EXCEEDED: _ErrorReason.ValueType  # 23
-    """The caller's deadline has passed."""
+    """The caller's deadline has passed.
+    Retry: yes, with a longer deadline. A missing utterance is not retried: nobody waits for it any
+    more.
+    """
     ERROR_REASON_BAD_AUDIO: _ErrorReason.ValueType  # 24
-    """The audio does not match its format (odd bytes, broken packets), or has a gap in the sequence."""
+    """The audio does not match its format (odd bytes, broken packets), or has a gap in the sequence.
+    Retry: no. Send audio in the format that the session was opened with, and chunks in order.
+    """
     ERROR_REASON_HELD_AUDIO_NEEDED: _ErrorReason.ValueType  # 25
     """The job needs audio that a node held, and cannot go to that node: submit it again with that audio
     (JobSpec.included_utterances). Only gateways get this error.
+    Retry: yes, with that audio.
     """
     ERROR_REASON_ROOM_NOT_FOUND: _ErrorReason.ValueType  # 26
-    """There is no such room, or nobody was in it for too long."""
+    """There is no such room, or nobody was in it for too long.
+    Retry: no. Make a new room, or ask its host for a link.
+    """
     ERROR_REASON_ROOM_CLOSED: _ErrorReason.ValueType  # 27
+    """The room was closed by its host or an operator.
+    Retry: no.
+    """
     ERROR_REASON_ROOM_FULL: _ErrorReason.ValueType  # 28
-    """The room has as many members, speakers or languages as it may have. Metadata: limit, allowed."""
+    """The room has as many members, speakers or languages as it may have. Metadata: limit, allowed.
+    Retry: later, when somebody has left. Operators: LINGUA_ROOM_MEMBERS_MAX and the settings beside it.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper): ...
 
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
 ERROR_REASON_INVALID_MESSAGE: ErrorReason.ValueType  # 1
-"""A field is missing, malformed or too large. BadRequest names it."""
+"""A field is missing, malformed or too large. BadRequest names it.
+Retry: no. Correct the field that the error names.
+"""
 ERROR_REASON_NO_CAPABLE_NODE: ErrorReason.ValueType  # 2
-"""No known node can serve this direction with these requirements."""
+"""No known node can serve this direction with these requirements.
+Retry: later. Connect a node for this direction; `lingua pools` shows what nodes serve.
+"""
 ERROR_REASON_ALL_CANDIDATES_FULL_OR_FAILED: ErrorReason.ValueType  # 3
-"""Capable nodes exist, but none of those drawn is ready and has room. A retry may succeed."""
+"""Capable nodes exist, but none of those drawn is ready and has room.
+Retry: yes, after the time that the error gives. If it persists, add nodes.
+"""
 ERROR_REASON_PREFERRED_NODE_NOT_CAPABLE: ErrorReason.ValueType  # 4
+"""The node that the job insists on cannot do it.
+Retry: no. Ask for another node, or for none.
+"""
 ERROR_REASON_BOUND_NODE_FULL: ErrorReason.ValueType  # 5
 """The node that has the beginning of the turn is only full, silent or disconnected, and the caller
 asked for this error. Metadata: node_id, waits_for.
+Retry: yes, when that node is free again. Only dispatchers ask for this error.
 """
 ERROR_REASON_SCHEDULER_DEPENDENCY_DOWN: ErrorReason.ValueType  # 6
-"""Redis cannot be reached, is too slow, or refuses writes. Nothing was confirmed."""
+"""Redis cannot be reached, is too slow, or refuses writes. Nothing was confirmed.
+Retry: yes, with backoff. Operators: look at Redis; the event `redis down` in the log says why.
+"""
 ERROR_REASON_SESSION_NOT_FOUND: ErrorReason.ValueType  # 7
+"""No session has this id and token, or it was disconnected for too long.
+Retry: no. Open a new session.
+"""
 ERROR_REASON_SESSION_TAKEN_OVER: ErrorReason.ValueType  # 8
-"""Another gateway has taken the session over; this one must release it."""
+"""Another gateway has taken the session over; this one must release it.
+Retry: no. The session goes on at its new connection.
+"""
 ERROR_REASON_NODE_ID_CONFLICT: ErrorReason.ValueType  # 9
-"""A live node already has this id."""
+"""A live node already has this id.
+Retry: no. Choose another id, or stop that node first.
+"""
 ERROR_REASON_NODE_NOT_FOUND: ErrorReason.ValueType  # 10
+"""No node has this id.
+Retry: no. `lingua nodes list` has the ids.
+"""
 ERROR_REASON_NODE_EPOCH_OLD: ErrorReason.ValueType  # 11
-"""A newer connection of the same node has replaced this one."""
+"""A newer connection of the same node has replaced this one.
+Retry: no. The newer connection counts. If two nodes share an id, give one another id.
+"""
 ERROR_REASON_JOB_NOT_FOUND: ErrorReason.ValueType  # 12
+"""No job has this id, or its record has expired.
+Retry: no. `lingua jobs list` has the jobs that are known.
+"""
 ERROR_REASON_JOB_TIMEOUT: ErrorReason.ValueType  # 13
+"""The job had no result by its deadline, or within the time limit of a node.
+Retry: no: it was retried until then. Look for slow nodes, or raise the limit.
+"""
 ERROR_REASON_JOB_CANCELLED: ErrorReason.ValueType  # 14
+"""The job was cancelled, by its caller or by an operator.
+Retry: no. Submit it again if it is still wanted.
+"""
 ERROR_REASON_JOB_FAILED: ErrorReason.ValueType  # 15
-"""Every attempt failed on its node."""
+"""Every attempt failed on its node.
+Retry: no: it was retried. `lingua jobs show` says how each attempt failed.
+"""
 ERROR_REASON_QUOTA_EXCEEDED: ErrorReason.ValueType  # 16
+"""The tenant has reached a limit. Metadata: limit, used, allowed.
+Retry: yes, after the time that the error gives. Use less at once, or ask the operator for a higher
+limit.
+"""
 ERROR_REASON_UNAUTHENTICATED: ErrorReason.ValueType  # 17
+"""The caller has no token or certificate, or one that is not valid any more.
+Retry: only with a new token.
+"""
 ERROR_REASON_PERMISSION_DENIED: ErrorReason.ValueType  # 18
+"""The caller is known, but its role or tenant may not do this.
+Retry: no. Use a token of another role.
+"""
 ERROR_REASON_POOL_FULL: ErrorReason.ValueType  # 19
-"""The pools of the pair are full."""
+"""The pools of a direction are full: no further node can register for it.
+Retry: later. Operators: raise LINGUA_MAX_POOLS.
+"""
 ERROR_REASON_DRAINING: ErrorReason.ValueType  # 20
-"""This instance is shutting down; use another one."""
+"""This instance is shutting down; use another one.
+Retry: yes, at another instance, at once.
+"""
 ERROR_REASON_BACKPRESSURE: ErrorReason.ValueType  # 21
-"""The peer reads too slowly, and its queue is full."""
+"""The peer reads too slowly, and its queue is full.
+Retry: yes, with backoff. Read events as they come.
+"""
 ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 22
-"""A bug in the scheduler. The log of the instance has the details."""
+"""A bug in the scheduler. The log of the instance has the details.
+Retry: yes, with backoff. Report it, with the error id that the message and the log have.
+"""
 ERROR_REASON_DEADLINE_EXCEEDED: ErrorReason.ValueType  # 23
-"""The caller's deadline has passed."""
+"""The caller's deadline has passed.
+Retry: yes, with a longer deadline. A missing utterance is not retried: nobody waits for it any
+more.
+"""
 ERROR_REASON_BAD_AUDIO: ErrorReason.ValueType  # 24
-"""The audio does not match its format (odd bytes, broken packets), or has a gap in the sequence."""
+"""The audio does not match its format (odd bytes, broken packets), or has a gap in the sequence.
+Retry: no. Send audio in the format that the session was opened with, and chunks in order.
+"""
 ERROR_REASON_HELD_AUDIO_NEEDED: ErrorReason.ValueType  # 25
 """The job needs audio that a node held, and cannot go to that node: submit it again with that audio
 (JobSpec.included_utterances). Only gateways get this error.
+Retry: yes, with that audio.
 """
 ERROR_REASON_ROOM_NOT_FOUND: ErrorReason.ValueType  # 26
-"""There is no such room, or nobody was in it for too long."""
+"""There is no such room, or nobody was in it for too long.
+Retry: no. Make a new room, or ask its host for a link.
+"""
 ERROR_REASON_ROOM_CLOSED: ErrorReason.ValueType  # 27
+"""The room was closed by its host or an operator.
+Retry: no.
+"""
 ERROR_REASON_ROOM_FULL: ErrorReason.ValueType  # 28
-"""The room has as many members, speakers or languages as it may have. Metadata: limit, allowed."""
+"""The room has as many members, speakers or languages as it may have. Metadata: limit, allowed.
+Retry: later, when somebody has left. Operators: LINGUA_ROOM_MEMBERS_MAX and the settings beside it.
+"""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
 
 @_typing.final

@@ -40,7 +40,7 @@ CONVERSE = "/v1/converse"
 STATUSES = {0, 101, 200, 204, 400, 401, 403, 404, 405, 413, 415, 426, 429, 503}
 """All that docs/web.md has; 0: the connection ended, or waits for more."""
 CODES = {0, 1000, 1001, 1002, 1007, 1013, 4400, 4401, 4403, 4404, 4408, 4409, 4410, 4413, 4429}
-"""Its close codes; 0: there was none."""
+"""The close codes of docs/reference/errors.md; 0: there was none."""
 VALUES: list[Any] = [
     None,
     True,

@@ -1,8 +1,4 @@
-"""Makes docs/api.md from protos/ and the table of roles.
-
-python docs/make_api.py            writes it
-python docs/make_api.py --check    exit code 1 where it is not what this makes
-"""
+"""docs/api.md, from protos/ and the table of roles."""
 
 import re
 import sys
@@ -20,9 +16,9 @@ from lingua_scheduler.services.runtime.contract.text_formats import TEXT_FORMATS
 from lingua_scheduler.services.runtime.errors import LinguaError
 from lingua_scheduler.v1 import limits_pb2
 from lingua_scheduler.v1.common_pb2 import ErrorReason
+from tools.reference.markdown import row, slug
 
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "api.md"
+ROOT = Path(__file__).parents[2]
 PACKAGE = "lingua_scheduler.v1"
 
 # What apps use, what nodes use, what lies behind, what all speak of, what no caller sees.
@@ -40,7 +36,7 @@ ORDER = (
 HEAD = """\
 # API
 
-<!-- Made by `make api-docs` from protos/ and services/runtime/auth/access.py: edit those. -->
+<!-- Made by `make reference` from protos/ and services/runtime/auth/access.py: edit those. -->
 
 All names are in the proto package `lingua_scheduler.v1` (`protos/lingua_scheduler/v1`). The roles
 that may call a method count once auth is on: [security.md](security.md). Besides these, every
@@ -80,7 +76,7 @@ def paragraphs(comment: str) -> Iterator[str]:
     ]
     text = ""
     for line in kept:
-        if text and (line == "" or line.startswith(("- ", "Errors: "))):
+        if text and (line == "" or line.startswith(("- ", "Errors: ", "Retry: "))):
             yield text
             text = ""
         text = f"{text} {line}".strip()
@@ -197,11 +193,6 @@ class Page:
         return NAME.sub(linked, text.replace("|", "\\|").replace("<", "&lt;"))
 
 
-def row(*cells: str) -> str:
-    """Of a table."""
-    return "| " + " | ".join(cell.replace("\n\n", "<br>") for cell in cells) + " |"
-
-
 def status_of(reason: str) -> str:
     """With which gRPC status a call fails that fails for this; "" for what is no reason."""
     codes = {ErrorReason.Name(each.reason): each.code for each in LinguaError.__subclasses__()}
@@ -222,11 +213,6 @@ def title(file: pb.FileDescriptorProto) -> str:
 def short(name: str) -> str:
     """A type without its package."""
     return name.removeprefix(f".{PACKAGE}.")
-
-
-def slug(heading: str) -> str:
-    """What a heading is called in links."""
-    return re.sub(r"[^a-z0-9 _-]", "", heading.lower()).replace(" ", "-")
 
 
 def link(name: str, text: str = "") -> str:
@@ -293,14 +279,6 @@ def descriptors() -> list[pb.FileDescriptorProto]:
     return sorted(files, key=lambda each: ORDER.index(Path(each.name).stem))
 
 
-def main() -> None:
-    """Writes the page, or checks it."""
-    made = Page(descriptors()).text()
-    if sys.argv[1:] != ["--check"]:
-        PAGE.write_text(made)
-    elif PAGE.read_text() != made:
-        sys.exit("docs/api.md is not what protos/ makes: run 'make api-docs' and commit it")
-
-
-if __name__ == "__main__":
-    main()
+def text() -> str:
+    """The page."""
+    return Page(descriptors()).text()
