@@ -135,8 +135,10 @@ class Deployment:
             each.terminate()
         for each in before:
             await each.exit_code(END_S)
-        for place in list(self.places):
-            self._serves(place, await asyncio.to_thread(self._started, place, release))
+        places = list(self.places)
+        starting = (asyncio.to_thread(self._started, place, release) for place in places)
+        for place, new in zip(places, await asyncio.gather(*starting), strict=True):
+            self._serves(place, new)
 
     async def crash(self, place: str) -> None:
         """Kills a process with -9, and starts another of the same release in its place."""

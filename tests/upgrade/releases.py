@@ -69,7 +69,9 @@ def last_release(repository: Path = ROOT) -> str:
             return commit
     if git(repository, "rev-parse", "--is-shallow-repository") == "true":
         raise NoReleaseError("this clone is shallow: git fetch --unshallow --tags")
-    raise NoReleaseError("no tag v* and no commit 'Release X.Y.Z' below HEAD, or set UPGRADE_FROM")
+    raise NoReleaseError(
+        "HEAD has no tag v* and no commit 'Release X.Y.Z' below it: set UPGRADE_FROM to a commit"
+    )
 
 
 def old_release() -> Release:
