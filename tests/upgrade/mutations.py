@@ -16,7 +16,13 @@ from pathlib import Path
 from tests.robustness.mutations import copied
 from tests.support.nursery import ROOT
 from tests.upgrade.deployment import SPLIT, Deployment
-from tests.upgrade.releases import NoReleaseError, Release, new_release, old_release
+from tests.upgrade.releases import (
+    NoReleaseError,
+    Release,
+    UnknownReleaseError,
+    new_release,
+    old_release,
+)
 from tests.upgrade.rolling import Rolling
 
 FORMAT = "services/runtime/redis/data_format.py"
@@ -96,7 +102,7 @@ def main() -> None:
     chosen = [each for each in CHANGES if parser.parse_args().only in each.what]
     try:
         old, missed = old_release(), 0
-    except NoReleaseError as error:
+    except (NoReleaseError, UnknownReleaseError) as error:
         sys.exit(f"no release to upgrade from: {error}")
     for change in chosen:
         with tempfile.TemporaryDirectory(prefix="lingua-changes-") as folder:

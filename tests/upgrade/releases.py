@@ -29,6 +29,10 @@ class NoReleaseError(Exception):
     """There is no release to upgrade from; the message says how to get one."""
 
 
+class UnknownReleaseError(Exception):
+    """UPGRADE_FROM names nothing that is here."""
+
+
 @dataclass(frozen=True)
 class Release:
     """An installed version.
@@ -75,13 +79,19 @@ def last_release(repository: Path = ROOT) -> str:
 
 
 def old_release() -> Release:
-    """The release to upgrade from, installed. Raises NoReleaseError."""
+    """The release to upgrade from, installed. Raises NoReleaseError, UnknownReleaseError."""
     wanted = os.environ.get("UPGRADE_FROM", "")
+    if not wanted:
+        return installed(last_release())
     if wanted.endswith(".whl"):
         wheel = Path(wanted).resolve()
+        if not wheel.is_file():
+            raise UnknownReleaseError(f"UPGRADE_FROM={wanted}: there is no such file")
         return installed(hashlib.sha256(wheel.read_bytes()).hexdigest(), wheel)
-    commit = git(ROOT, "rev-parse", f"{wanted}^{{commit}}") if wanted else last_release()
-    return installed(commit)
+    found = git(ROOT, "rev-list", "--max-count=1", "--ignore-missing", wanted, "--")
+    if not found:
+        raise UnknownReleaseError(f"UPGRADE_FROM={wanted}: this clone has no such commit or tag")
+    return installed(found)
 
 
 def new_release(tree: Path = ROOT) -> Release:
