@@ -81,7 +81,9 @@ class Outcome:
             f"{len(outcomes)} utterances, {missing} missing; longest wait for a text"
             f" {longest:.2f} s, {ratio:.1f} times that before the upgrade"
         )
-        lines += [f"VIOLATION {each}" for each in self.violations]
+        lines += [f"VIOLATION {each}" for each in self.violations[:20]]
+        if len(self.violations) > 20:
+            lines.append(f"and {len(self.violations) - 20} more violations")
         return "\n".join(lines + ([f"kept: {self.kept}"] if self.kept else []))
 
 
