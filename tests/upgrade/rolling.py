@@ -20,7 +20,7 @@ from tests.upgrade.services import Speakers
 # Far more than anything here may take.
 HEARD_S = 60.0
 # For both releases of a service to do something, if all have been heard.
-WORKED_S = 5.0
+WORKED_S = 15.0
 # What to count at each process while both releases serve: something that it does for each job.
 METRICS = {
     "pool": "lingua_pool_allocations_total",
@@ -202,7 +202,9 @@ class Rolling:
         while True:
             after = await self._counts(mixed)
             stage.done = {which: count - before[which] for which, count in after.items()}
-            if all(stage.done.values()) or time.monotonic() > enough:
+            # The second dispatcher has enough slots of its own, and may relay nothing.
+            worked = any if mixed == ["dispatcher"] else all
+            if worked(stage.done.values()) or time.monotonic() > enough:
                 break
             await asyncio.sleep(0.2)
         if is_heard:
