@@ -62,7 +62,6 @@ class Deployment:
             stack.enter_context(self._network)
             store = stack.enter_context(running_store(AOF))
             self._redis_url = store.url
-            self.ask_redis = store.ask
             stack.callback(self._stop)
             for at in range(INSTANCES):
                 for target in (*SERVICES, WEB):
@@ -76,11 +75,6 @@ class Deployment:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
-
-    @property
-    def prefix(self) -> str:
-        """Of all keys in Redis."""
-        return self._prefix
 
     def addresses(self, target: str) -> list[str]:
         """Where a service is, or the web entries."""

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.robustness.mutations import copied
-from tests.support.nursery import ROOT
 from tests.upgrade.deployment import SPLIT, Deployment
 from tests.upgrade.releases import (
     NoReleaseError,
@@ -107,7 +106,6 @@ def main() -> None:
     for change in chosen:
         with tempfile.TemporaryDirectory(prefix="lingua-changes-") as folder:
             tree = copied(Path(folder))
-            assert tree != ROOT
             spoil(tree, change)
             started = time.monotonic()
             how = asyncio.run(noticed(old, new_release(tree)))

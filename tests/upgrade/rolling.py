@@ -157,7 +157,7 @@ class Rolling:
             history.clients += ended[0]
             history.rooms += ended[1]
         history.leases_left = await self._deployment.leases_left(LEASES_S)
-        history.nodes = [node.record() for node in self._deployment.nodes]
+        history.nodes = [node.history() for node in self._deployment.nodes]
         history.logged = self._deployment.faults()
         if self._crashes:
             history.excuses = Excuses(turns=ANY_NODE)
