@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from lingua_scheduler.services.runtime.redis.server_binary import find_server
+from lingua_scheduler.services.runtime.redis.embedded.binary import find_server
 from lingua_scheduler.services.runtime.settings.settings import Settings
 from tests.support.commands import environment
 from tests.support.ports import free_port

@@ -17,7 +17,13 @@ import time
 from collections import Counter
 
 from tests.upgrade.deployment import ALL, SPLIT, Deployment
-from tests.upgrade.releases import NoReleaseError, Release, new_release, old_release
+from tests.upgrade.releases import (
+    NoReleaseError,
+    Release,
+    UnknownReleaseError,
+    new_release,
+    old_release,
+)
 from tests.upgrade.rolling import SPLIT_MIXES, Outcome, Rolling
 
 KINDS = ((SPLIT, True), (ALL, False), (SPLIT, False))
@@ -65,7 +71,7 @@ def main() -> None:
     chosen = parser.parse_args()
     try:
         old, new = old_release(), new_release()
-    except NoReleaseError as error:
+    except (NoReleaseError, UnknownReleaseError) as error:
         sys.exit(f"no release to upgrade from: {error}")
     print(f"from {old.version} to {new.version} and back, seed {chosen.seed}", flush=True)
     sys.exit(0 if asyncio.run(run(chosen.minutes, chosen.seed, old, new)) else 1)

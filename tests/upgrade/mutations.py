@@ -14,9 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.robustness.mutations import copied
-from tests.support.nursery import ROOT
 from tests.upgrade.deployment import SPLIT, Deployment
-from tests.upgrade.releases import Release, new_release, old_release
+from tests.upgrade.releases import (
+    NoReleaseError,
+    Release,
+    UnknownReleaseError,
+    new_release,
+    old_release,
+)
 from tests.upgrade.rolling import Rolling
 
 FORMAT = "services/runtime/redis/data_format.py"
@@ -94,11 +99,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="changes with these words")
     chosen = [each for each in CHANGES if parser.parse_args().only in each.what]
-    old, missed = old_release(), 0
+    try:
+        old, missed = old_release(), 0
+    except (NoReleaseError, UnknownReleaseError) as error:
+        sys.exit(f"no release to upgrade from: {error}")
     for change in chosen:
         with tempfile.TemporaryDirectory(prefix="lingua-changes-") as folder:
             tree = copied(Path(folder))
-            assert tree != ROOT
             spoil(tree, change)
             started = time.monotonic()
             how = asyncio.run(noticed(old, new_release(tree)))

@@ -29,6 +29,10 @@ class NoReleaseError(Exception):
     """There is no release to upgrade from; the message says how to get one."""
 
 
+class UnknownReleaseError(Exception):
+    """UPGRADE_FROM names nothing that is here."""
+
+
 @dataclass(frozen=True)
 class Release:
     """An installed version.
@@ -69,17 +73,25 @@ def last_release(repository: Path = ROOT) -> str:
             return commit
     if git(repository, "rev-parse", "--is-shallow-repository") == "true":
         raise NoReleaseError("this clone is shallow: git fetch --unshallow --tags")
-    raise NoReleaseError("no tag v* and no commit 'Release X.Y.Z' below HEAD, or set UPGRADE_FROM")
+    raise NoReleaseError(
+        "HEAD has no tag v* and no commit 'Release X.Y.Z' below it: set UPGRADE_FROM to a commit"
+    )
 
 
 def old_release() -> Release:
-    """The release to upgrade from, installed. Raises NoReleaseError."""
+    """The release to upgrade from, installed. Raises NoReleaseError, UnknownReleaseError."""
     wanted = os.environ.get("UPGRADE_FROM", "")
+    if not wanted:
+        return installed(last_release())
     if wanted.endswith(".whl"):
         wheel = Path(wanted).resolve()
+        if not wheel.is_file():
+            raise UnknownReleaseError(f"UPGRADE_FROM={wanted}: there is no such file")
         return installed(hashlib.sha256(wheel.read_bytes()).hexdigest(), wheel)
-    commit = git(ROOT, "rev-parse", f"{wanted}^{{commit}}") if wanted else last_release()
-    return installed(commit)
+    found = git(ROOT, "rev-list", "--max-count=1", "--ignore-missing", wanted, "--")
+    if not found:
+        raise UnknownReleaseError(f"UPGRADE_FROM={wanted}: this clone has no such commit or tag")
+    return installed(found)
 
 
 def new_release(tree: Path = ROOT) -> Release:

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from tests.robustness.history import ClientHistory, NodeHistory, RoomHistory
+from tests.robustness.history import ClientHistory, RoomHistory
 from tests.robustness.processes import WorldNode
 from tests.robustness.room_history import ListenerHistory
 from tests.support.all_in_one import SERVICES
@@ -68,10 +68,6 @@ class ReleasedNode(WorldNode):
         super().__init__(node_id, slots=slots, dispatchers=dispatchers)
         self.release = release
         self.nursery = release.nursery
-
-    def record(self) -> NodeHistory:
-        """All that it has written down."""
-        return self.history()
 
 
 class Speakers(Process):

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.upgrade.mutations import CHANGES, ROOT, Change
+from tests.support.nursery import ROOT
+from tests.upgrade.mutations import CHANGES, Change
 from tests.upgrade.releases import NoReleaseError, git, last_release
 
 NAME = ("-c", "user.name=Ana", "-c", "user.email=ana@localhost")

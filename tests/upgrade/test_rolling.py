@@ -27,7 +27,7 @@ async def test_an_upgrade_and_a_roll_back_under_load_break_no_promise(old: Relea
         await rolling.roll(old)
         outcome = await rolling.end()
     print(f"{old.version} and {new.version}\n{outcome.told()}")
-    assert not outcome.violations
+    assert not outcome.violations[:20]
     assert not [mix for mix in SPLIT_MIXES if not outcome.mixes[mix]]
 
 
@@ -41,4 +41,4 @@ async def test_processes_with_all_services_are_upgraded_and_rolled_back(old: Rel
         await rolling.roll(old)
         outcome = await rolling.end()
     print(outcome.told())
-    assert not outcome.violations
+    assert not outcome.violations[:20]

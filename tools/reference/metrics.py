@@ -18,7 +18,7 @@ from lingua_scheduler.services.console.metrics import ConsoleMetrics
 from lingua_scheduler.services.dispatcher.main import DISPATCHER
 from lingua_scheduler.services.pool_service.main import POOL
 from lingua_scheduler.services.runtime import hosted_service
-from lingua_scheduler.services.runtime.redis.cells import Cells
+from lingua_scheduler.services.runtime.redis.cells.cells import Cells
 from lingua_scheduler.services.runtime.redis.scripts import load_scripts
 from lingua_scheduler.services.runtime.rpc.tls import export_expiry
 from lingua_scheduler.services.runtime.settings.settings import Settings

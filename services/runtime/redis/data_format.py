@@ -3,7 +3,7 @@
 One number stands for all records: what scripts write, and what Python writes through them.
 Additions that older releases ignore do not change it; docs/upgrading.md has the rules. Each cell
 records the number in the hash `P:format` (lua/announce_instance.lua). A release that cannot read
-what is there does not start, and one that would write what a running instance cannot read neither.
+what is there does not start, nor does one that would write what a running instance cannot read.
 """
 
 from collections.abc import Sequence
