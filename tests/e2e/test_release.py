@@ -1,4 +1,7 @@
-"""`make release` refuses what should not be released. tools/try-install builds what it builds."""
+"""`make release` refuses what should not be released. tools/try-install builds what it builds.
+
+And tools/set-version writes the version wherever it is.
+"""
 
 import subprocess
 from pathlib import Path
@@ -87,3 +90,28 @@ def refused(clone: Path, why: str) -> None:
     assert why in done.stderr
     assert git(clone, "tag", "--list") == before
     assert not (clone / "dist").exists()
+
+
+def test_a_version_is_written_wherever_the_old_one_is_and_nowhere_else(clone: Path) -> None:
+    (clone / "tools" / "set-version").write_bytes((ROOT / "tools" / "set-version").read_bytes())
+    (clone / "tools" / "set-version").chmod(0o755)
+    chart = "version: 1.2.3\nappVersion: {}\n"
+    image = "ARG VERSION={0}\n# lingua-scheduler:{0} serve\nnewTag: {0}\nredis:1.2.3\n"
+    (clone / "Chart.yaml").write_text(chart.format("1.2.3"))
+    (clone / "Dockerfile").write_text(image.format("1.2.3"))
+    (clone / "other").write_text("lingua-scheduler:1.2.30\n")
+    commit(clone, "Add files")
+    for version in ("1.3.0.dev0", "1.3.0"):
+        subprocess.run(["tools/set-version", version], cwd=clone, check=True)
+        assert f'version = "{version}"' in (clone / "pyproject.toml").read_text()
+        assert (clone / "Chart.yaml").read_text() == chart.format(version)
+        assert (clone / "Dockerfile").read_text() == image.format(version)
+        assert (clone / "other").read_text() == "lingua-scheduler:1.2.30\n"
+
+
+@pytest.mark.parametrize("wrong", ["", "1.2", "v1.2.3", "1.2.3-rc1", "1.2.3/e"])
+def test_what_is_no_version_is_written_nowhere(wrong: str) -> None:
+    tool = ROOT / "tools" / "set-version"
+    done = subprocess.run([tool, wrong], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert f"'{wrong}' is no version" in done.stderr
