@@ -25,5 +25,6 @@ def test_it_says_whether_the_console_serves() -> None:
         serves = ["0", "console", "SERVING"]
         console.wait_for(lambda: check() == serves, "serving", START_S)
         assert check(LINGUA_CONSOLE_HEALTH_LISTEN="") == serves
+        assert check(http_proxy="http://127.0.0.1:1") == serves
         nobody = check(LINGUA_CONSOLE_HEALTH_LISTEN="127.0.0.1:1")
         assert nobody[:3] == ["3", "console", "UNAVAILABLE:"]
