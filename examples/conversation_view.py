@@ -82,7 +82,8 @@ class ConversationView:
     def text(self, text: str, style: str = "", indent: int = 0) -> None:
         """Print a paragraph, broken between words."""
         # One column stays free, as in the lines below.
-        paragraph = Padding(Text(text, style=style), (0, 0, 0, indent), expand=False)
+        shown = Text(text, style=style)
+        paragraph = Padding(shown, (0, 0, 0, indent), expand=False) if indent else shown
         self._console.print(paragraph, width=self._console.width - 1)
 
     def link(self, text: str) -> None:

@@ -139,6 +139,14 @@ def test_in_a_pipe_every_row_is_one_line_with_all_columns(
         assert text.splitlines()[2].split()[-1] == OWNER
 
 
+@pytest.mark.usefixtures("width")
+def test_bars_stay_bars_at_every_width() -> None:
+    text = click.unstyle(job_page(dispatcher_pb2.GetJobResponse(job=JOB)))
+    node = next(line for line in text.splitlines() if line.startswith("  node "))
+    assert "==" in node
+    assert node.count("|") == 2
+
+
 def test_columns_give_way_in_their_order_and_are_named_below(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

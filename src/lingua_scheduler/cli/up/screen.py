@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import threading
+from contextlib import suppress
 from typing import Any, Self
 
 import click
@@ -19,6 +20,7 @@ from lingua_scheduler.cli.up.local_scheduler import ALL, LocalScheduler
 from lingua_scheduler.cli.up.supervised import SupervisedProcess
 from lingua_scheduler.cli.views.states import BAD, GOOD, WARNING
 from lingua_scheduler.cli.views.up_status import Numbers, Process, UpStatus
+from lingua_scheduler.services.runtime.errors import SettingsError
 from lingua_scheduler.v1 import instances_pb2
 
 # Instances tell their numbers every 2 s.
@@ -131,7 +133,8 @@ class LiveScreen(LineScreen):
     def _ask(self, pool: str) -> None:
         """Asks the pool service for the numbers of all services until the end."""
         options = Options(addresses={"pool": pool}, timeout_s=_ASK_WITHIN_S)
-        with PoolClient.opened(options) as client:
+        # Files of tokens and certificates may be gone by now; the status does without numbers then.
+        with suppress(SettingsError), PoolClient.opened(options) as client:
             while not self._over.wait(_ASK_S):
                 try:
                     found = client.list_instances(with_settings=False).instances

@@ -12,7 +12,7 @@ import click
 from lingua_scheduler.cli.views.job_steps import Attempt, Step, attempts_of, steps_of
 from lingua_scheduler.cli.views.output import is_terminal, one_line, terminal_width
 from lingua_scheduler.cli.views.states import BAD, state
-from lingua_scheduler.cli.views.table import Column, paragraph, table
+from lingua_scheduler.cli.views.table import GAP, Column, paragraph, table
 from lingua_scheduler.v1 import common_pb2, dispatcher_pb2
 
 _STEP = common_pb2.JobStep
@@ -25,6 +25,8 @@ _WAITING = (_STEP.KIND_HANGOVER, _STEP.KIND_QUEUE, _STEP.KIND_ACK, _STEP.KIND_DE
 _LEAST_BAR, _MOST_BAR = 16, 60
 # The width of the other columns in a pipe, where it must not depend on what they have.
 _OTHER_COLUMNS = 56
+# On a narrow terminal a bar may be shorter.
+_SHORTEST_BAR = 6
 # What HOW gets at least before it is folded.
 _LEAST_HOW = 20
 
@@ -65,7 +67,7 @@ def waterfall(response: dispatcher_pb2.GetJobResponse, *, over: bool, now_us: in
     cut_us = max((each.end_us for each in steps if each.kind == _STEP.KIND_GATHER), default=0)
     start_us = cut_us or min(each.start_us for each in steps)
     end_us = max(each.end_us for each in steps)
-    scale = Scale(start_us, end_us, _LEAST_BAR)
+    scale = Scale(start_us, end_us, _SHORTEST_BAR)
     width = _bar_width(_rows(steps, attempts, scale))
     scale = Scale(start_us, end_us, width)
     header = (
@@ -163,14 +165,27 @@ def _ms(length_us: int, *, signed: bool = False) -> str:
 
 def _bar_width(rows: Sequence[Sequence[str]]) -> int:
     """What the other columns of these rows leave."""
-    others = _OTHER_COLUMNS
-    if is_terminal():
-        names = ("STEP", "", "START ms", "TOOK ms", "NODE", "HOW")
-        widths = [
-            max(len(name), *(len(click.unstyle(row[at])) for row in rows))
-            for at, name in enumerate(names)
-        ]
-        widths[1] = len(_SPEECH) + 2
-        widths[-1] = min(widths[-1], _LEAST_HOW)
-        others = sum(widths) + 2 * (len(widths) - 1)
-    return max(_LEAST_BAR, min(_MOST_BAR, terminal_width() - others))
+    if not is_terminal():
+        return max(_LEAST_BAR, min(_MOST_BAR, terminal_width() - _OTHER_COLUMNS))
+    width = 0
+    # START and NODE give way before the bars get too short.
+    for names in (
+        ("STEP", "", "START ms", "TOOK ms", "NODE", "HOW"),
+        ("STEP", "", "", "TOOK ms", "NODE", "HOW"),
+        ("STEP", "", "", "TOOK ms", "", "HOW"),
+    ):
+        width = terminal_width() - len(_SPEECH) - len("||") - _others(names, rows)
+        if width >= _LEAST_BAR:
+            break
+    return max(_SHORTEST_BAR, min(_MOST_BAR, width))
+
+
+def _others(names: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """The width of the columns that have a name, with the gaps before and after the bar."""
+    widths = {
+        name: max(len(name), *(len(click.unstyle(row[at])) for row in rows))
+        for at, name in enumerate(names)
+        if name
+    }
+    widths["HOW"] = min(widths["HOW"], _LEAST_HOW)
+    return sum(widths.values()) + GAP * len(widths)

@@ -13,7 +13,7 @@ import click
 from lingua_scheduler.cli.views.output import is_terminal, terminal_width
 
 # Spaces between two columns.
-_GAP = 2
+GAP = 2
 
 
 class Column(NamedTuple):
@@ -30,7 +30,7 @@ class Column(NamedTuple):
     folds: bool = False
 
 
-def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, gap: int = _GAP) -> str:
+def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, gap: int = GAP) -> str:
     """Lines with aligned columns; cells may be styled."""
     if not is_terminal():
         return aligned([column.name for column in columns], rows, gap)
@@ -43,11 +43,11 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, gap: int 
 def fact_page(head: tuple[str, str], rows: Sequence[tuple[str, str]]) -> str:
     """A page: one fact a line, its name first. On a terminal long facts are folded."""
     if not is_terminal():
-        return aligned(head, rows, _GAP)
+        return aligned(head, rows, GAP)
     from lingua_scheduler.cli.views.fitted import page
 
     heads = (click.style(head[0], bold=True), click.style(head[1], bold=True))
-    return page([heads, *rows], gap=_GAP, width=terminal_width())
+    return page([heads, *rows], gap=GAP, width=terminal_width())
 
 
 def paragraph(text: str) -> str:
