@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import sacrebleu
-from interpreter_node.apertium import Apertium
 from interpreter_node.engines import RATE
-from interpreter_node.pico import Pico
+from interpreter_node.translators.apertium import Apertium
+from interpreter_node.voices.pico import Pico
 from interpreter_processes import await_nodes, end_nodes, start_nodes
 from machine import machine
 from word_errors import WordErrors, errors_by_word, near, word_errors, words

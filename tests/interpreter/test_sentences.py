@@ -1,8 +1,8 @@
 """What a recogniser gives: whether it is finished, and what is taken out."""
 
 import pytest
-from interpreter_node.apertium import escaped, polished, unescaped
 from interpreter_node.sentences import is_unfinished, repaired, split_sentences
+from interpreter_node.translators.apertium import escaped, polished, unescaped
 
 
 @pytest.mark.parametrize(

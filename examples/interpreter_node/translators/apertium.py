@@ -20,10 +20,16 @@ from typing import IO, cast
 from interpreter_node.engines import MissingPartError
 
 MODES = Path("/usr/share/apertium/modes")
-INSTALL = "apt-get install --no-install-recommends apertium apertium-eng-spa"
 # By the names of Debian's packages. Through Catalan (apertium-eng-cat and apertium-spa-cat) the
 # sentences of bench/sentences came out worse.
 DIRECTIONS = {("en", "es"): "eng-spa", ("es", "en"): "spa-eng"}
+# The Debian package of each mode.
+_PACKAGES = {
+    "eng-spa": "apertium-eng-spa",
+    "spa-eng": "apertium-eng-spa",
+    "es-pt": "apertium-es-pt",
+    "pt-es": "apertium-es-pt",
+}
 # A sentence takes about 5 ms; the first one, while the programs load, up to a second.
 WITHIN_S = 20.0
 
@@ -55,7 +61,7 @@ class Apertium:
         if not is_installed(directions, modes=modes):
             raise MissingPartError(
                 f"Apertium with {' and '.join(directions.values())} (translates) is not installed",
-                f"{INSTALL} (as root, on Debian or Ubuntu)",
+                f"{install_command(directions)} (as root, on Debian or Ubuntu)",
             )
         self._chains = {
             pair: _Chain(modes / f"{name}.mode", within_s) for pair, name in directions.items()
@@ -126,6 +132,15 @@ def is_installed(
     """Whether the programs and all these modes are installed."""
     files = [modes / f"{name}.mode" for name in directions.values()]
     return shutil.which("lt-proc") is not None and all(file.is_file() for file in files)
+
+
+def install_command(directions: Mapping[tuple[str, str], str] = DIRECTIONS) -> str:
+    """The command that installs the programs and these modes."""
+    packages = dict.fromkeys(_PACKAGES[name] for name in directions.values())
+    return f"apt-get install --no-install-recommends apertium {' '.join(packages)}"
+
+
+INSTALL = install_command()
 
 
 def commands(mode: str) -> list[list[str]]:
