@@ -41,8 +41,14 @@ from lingua_scheduler.services.runtime.redis.server_binary import EmbeddedRedisE
 
 # One job at a time per node: the machine may have two cores.
 NODES = ("amber", "birch")
-# A short wait for a pause, but longer than a speaker's own pauses.
-SETTINGS = {"LINGUA_PAUSE_MS": "2000", "LINGUA_LOG_LEVEL": "error"}
+SETTINGS = {
+    # A short wait for a pause, but longer than a speaker's own pauses.
+    "LINGUA_PAUSE_MS": "2000",
+    "LINGUA_LOG_LEVEL": "error",
+    # On a busy machine, the nodes need longer than nodes usually may.
+    "LINGUA_JOB_TIMEOUT_MS": "60000",
+    "LINGUA_RESULT_DEADLINE_MS": "90000",
+}
 
 # What Apertium translates for the engines that use it.
 DIRECTIONS = {"apertium": apertium.DIRECTIONS, "pivot": pivot.APERTIUM}
