@@ -47,6 +47,7 @@ SETTINGS = {
     "LINGUA_LOG_LEVEL": "error",
     # On a busy machine, the nodes need longer than nodes usually may.
     "LINGUA_JOB_TIMEOUT_MS": "60000",
+    "LINGUA_RUNNING_LEASE_MS": "70000",
     "LINGUA_RESULT_DEADLINE_MS": "90000",
 }
 

