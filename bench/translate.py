@@ -1,11 +1,12 @@
 """The quality of the interpreter node, and the scheduler's share of the time.
 
-    make bench-translate            # or ARGS=--json, ARGS="--only short"
+    make bench-translate            # or ARGS=--json, ARGS="--only short", ARGS="--only engines"
 
-Synthetic voices say the sentences of bench/sentences over the client SDK, at the pace of speech, to
-a real scheduler with two interpreter nodes: first one by one, then all of them as one long speech,
-which the scheduler cuts every ten seconds: with turn affinity, without it, and with nodes that
-translate each piece separately.
+The engines are compared one by one first (bench/engines.py). Then synthetic voices say the
+sentences of bench/sentences over the client SDK, at the pace of speech, to a real scheduler with
+two interpreter nodes: one by one, and all of them as one long speech, which the scheduler cuts
+every ten seconds: with turn affinity, without it, and with nodes that translate each piece
+separately. Nodes take their engines from the variables: INTERPRETER_ASR=moonshine.
 """
 
 import argparse
@@ -18,13 +19,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+import engines
 import sacrebleu
-from interpreter_node.apertium import Apertium
-from interpreter_node.engines import RATE
-from interpreter_node.pico import Pico
+from interpreter_node.engines import RATE, Samples
+from interpreter_node.settings import read_settings
 from interpreter_processes import await_nodes, end_nodes, start_nodes
 from machine import machine
 from word_errors import WordErrors, errors_by_word, near, word_errors, words
@@ -33,7 +33,6 @@ from lingua_scheduler.cli.up.local_scheduler import LocalScheduler
 from lingua_scheduler.sdk import Finalized, Missing, Reason, Result, ResultKind, Session
 
 DIRECTIONS = (("en", "es"), ("es", "en"))
-SENTENCES = Path(__file__).with_name("sentences")
 CHUNK_S = 0.1
 # Silence after each sentence of the long speech, in addition to that of the voice itself.
 BETWEEN_S = 0.2
@@ -92,12 +91,18 @@ class Speech:
 
 def sentences(src: str, tgt: str, count: int) -> list[Sentence]:
     """The sentences of bench/sentences, spoken."""
-    voice = Pico()
-    lines = (SENTENCES / f"{src}-{tgt}.tsv").read_text("utf-8").splitlines()[:count]
-    pairs = [line.split("\t") for line in lines]
+    voice = next(reversed(engines.speakers().values()))()
     return [
-        Sentence(said, reference, b"".join(voice.speak(said, src))) for said, reference in pairs
+        Sentence(
+            said, reference, pcm(engines.samples(b"".join(voice.speak(said, src)), voice.rate))
+        )
+        for said, reference in engines.lines(src, tgt, count)
     ]
+
+
+def pcm(samples: Samples) -> bytes:
+    """Samples as 16-bit PCM."""
+    return (samples * 32767).astype("<i2").tobytes()
 
 
 @contextmanager
@@ -188,7 +193,7 @@ def word_times(said: Sequence[Sentence]) -> list[float]:
 
 def short_report(turns: Sequence[Turn], src: str, tgt: str) -> dict[str, Any]:
     """Quality and times of sentences that were said one by one."""
-    translator = Apertium()
+    translator = engines.translator(read_settings([]).mt)
     perfect = [translator.translate(each.sentence.said, src, tgt) for each in turns]
     translator.close()
     references = [[each.sentence.reference for each in turns]]
@@ -261,8 +266,10 @@ LONG = {
 
 def run(count: int, only: str, progress: Any) -> dict[str, Any]:
     """All measurements."""
-    spoken = {pair: sentences(*pair, count) for pair in DIRECTIONS}
-    report: dict[str, Any] = {"machine": machine(), "short": {}, "long": {}}
+    spoken = {pair: sentences(*pair, count) for pair in DIRECTIONS if only != "engines"}
+    report: dict[str, Any] = {"machine": machine(), "engines": {}, "short": {}, "long": {}}
+    if only in ("", "engines"):
+        report["engines"] = engines.compare(count, progress)
     if only in ("", "short"):
         with scheduler({}) as address:
             for src, tgt in DIRECTIONS:
@@ -290,7 +297,9 @@ async def _both(
 
 
 def show(report: dict[str, Any]) -> None:
-    """Print the tables of docs/performance.md."""
+    """Print the tables of docs/interpreter.md and docs/performance.md."""
+    if report["engines"]:
+        engines.show(report["engines"])
     if report["short"]:
         print("| | " + " | ".join(report["short"]) + " |\n|---|" + "---|" * len(report["short"]))
         for name, of in _ROWS.items():
@@ -345,7 +354,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="one JSON document")
     parser.add_argument(
-        "--only", choices=("short", "long"), default="", help="run one of the two parts"
+        "--only",
+        choices=("engines", "short", "long"),
+        default="",
+        help="run one of the three parts",
     )
     parser.add_argument(
         "--sentences", type=int, default=1000, help="at most this many per direction"

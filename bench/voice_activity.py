@@ -28,8 +28,8 @@ import numpy as np
 import numpy.typing as npt
 import webrtcvad
 from interpreter_node.engines import RATE
-from interpreter_node.espeak import Espeak
 from interpreter_node.hearing import resampled
+from interpreter_node.voices.espeak import Espeak
 from machine import machine
 
 from lingua_scheduler.services.session_gateway.session.voice_activity import MODE, VoiceActivity

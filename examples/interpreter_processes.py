@@ -15,6 +15,9 @@ LINGUA = [sys.executable, "-m", "lingua_scheduler.cli"]
 # Time for the nodes to load their models and connect; a busy machine needs longer.
 WITHIN_S = 120.0
 
+# Engines that need few packages and small models.
+SMALL_ENGINES = ("--asr", "moonshine", "--mt", "apertium", "--tts", "espeak")
+
 Nodes = list["subprocess.Popen[bytes]"]
 
 

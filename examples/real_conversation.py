@@ -21,10 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interpreter_node import parts
-from interpreter_node.debian import get_apertium
+from interpreter_node.checksums import BadDownloadError
 from interpreter_node.engines import MissingPartError
-from interpreter_node.fetching import BadDownloadError, fetch
-from interpreter_node.settings import models_folder
+from interpreter_node.fetching import fetch, needed_parts
+from interpreter_node.settings import Settings, models_folder, read_settings
+from interpreter_node.translators import apertium, pivot
+from interpreter_node.translators.debian import get_apertium
 from interpreter_processes import LINGUA, await_nodes, end_nodes, start_nodes
 from real_room import HEADING, hold_tour, room_page, room_pages
 from recorded_speech import speakers_voice, write_speech
@@ -39,8 +41,18 @@ from lingua_scheduler.services.runtime.redis.embedded.binary import EmbeddedRedi
 
 # One job at a time per node: the machine may have two cores.
 NODES = ("amber", "birch")
-# A short wait for a pause, but longer than a speaker's own pauses.
-SETTINGS = {"LINGUA_PAUSE_MS": "2000", "LINGUA_LOG_LEVEL": "error"}
+SETTINGS = {
+    # A short wait for a pause, but longer than a speaker's own pauses.
+    "LINGUA_PAUSE_MS": "2000",
+    "LINGUA_LOG_LEVEL": "error",
+    # On a busy machine, the nodes need longer than nodes usually may.
+    "LINGUA_JOB_TIMEOUT_MS": "60000",
+    "LINGUA_RUNNING_LEASE_MS": "70000",
+    "LINGUA_RESULT_DEADLINE_MS": "90000",
+}
+
+# What Apertium translates for the engines that use it.
+DIRECTIONS = {"apertium": apertium.DIRECTIONS, "pivot": pivot.APERTIUM}
 
 FAILURES = (
     MissingPartError,
@@ -125,13 +137,15 @@ def play(
     return subprocess.run([*LINGUA, *command], env=dict(environ)).returncode == 0
 
 
-def set_up() -> tuple[Scene, ...]:
+def set_up(settings: Settings) -> tuple[Scene, ...]:
     """Download missing models; returns the scenes that can be played.
 
     Raises:
         MissingPartError, BadDownloadError: a model could not be downloaded.
     """
-    refused = fetch(parts.ALL, models_folder(os.environ), environ=os.environ, say=print)
+    # The speakers have voices of Kokoro, whatever the nodes have.
+    wanted = dict.fromkeys((*needed_parts(settings), *parts.needed("", "kokoro", "")))
+    refused = fetch(tuple(wanted), settings.models, environ=os.environ, say=print)
     return tuple(scene for scene in SCENES if scene.src == "en" or parts.SPANISH not in refused)
 
 
@@ -188,7 +202,10 @@ def stay_up(scheduler: LocalScheduler, recording: Path, folder: Path, until: flo
 def run(folder: Path, *, with_room: bool) -> int:
     """Run everything; returns 0 only if everything was translated."""
     until = time.monotonic() + float(os.environ.get("RUN_SECONDS") or "inf")
-    get_apertium(os.environ, print)
+    # The nodes read the same variables.
+    settings = read_settings([], os.environ)
+    if settings.mt in DIRECTIONS:
+        get_apertium(os.environ, print, DIRECTIONS[settings.mt])
 
     def log(name: str, line: str) -> None:
         print(f"{name} | {line}", file=sys.stderr)
@@ -198,7 +215,7 @@ def run(folder: Path, *, with_room: bool) -> int:
         LocalScheduler(environ={**SETTINGS, **os.environ}, on_log=log) as scheduler,
     ):
         introduce(scheduler, with_room=with_room)
-        scenes = set_up()
+        scenes = set_up(settings)
         if len(scenes) < len(SCENES) and not with_room:
             print("So only Ana can be understood: Ben's part is left out.")
         environ = {

@@ -1,7 +1,6 @@
 """Loads the engines that the settings name."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -80,33 +79,58 @@ def _heard(settings: Settings) -> tuple[str, ...]:
 # Each engine is imported when it is chosen, so the packages of the others are not needed.
 def _recognizer(settings: Settings, heard: tuple[str, ...]) -> Recognizer:
     if settings.asr == "whisper":
-        from interpreter_node.whisper import Whisper
+        return _whisper(settings)
+    if settings.asr == "moonshine":
+        return _moonshine(settings, heard)
+    from interpreter_node.recognizers.by_language import ByLanguage
 
-        return Whisper(_needed(settings.asr_model, "--asr-model"), threads=settings.threads)
-    from interpreter_node.moonshine import Moonshine
+    return ByLanguage({"en": _moonshine(settings, ("en",)), "es": _whisper(settings)})
+
+
+def _moonshine(settings: Settings, heard: tuple[str, ...]) -> Recognizer:
+    from interpreter_node.recognizers.moonshine import Moonshine
 
     folders = {each: settings.models / parts.MOONSHINE[each] for each in heard}
     return Moonshine(folders, settings.models / parts.TOKENIZER, threads=settings.threads)
 
 
+def _whisper(settings: Settings) -> Recognizer:
+    from interpreter_node.recognizers.whisper import Whisper
+
+    if settings.asr_model is not None:
+        return Whisper(settings.asr_model, threads=settings.threads)
+    folder = settings.models / parts.WHISPER
+    return Whisper(folder, threads=settings.threads, how="make get-models")
+
+
 def _translator(settings: Settings) -> Translator:
     if settings.mt == "ctranslate2":
-        from interpreter_node.ctranslate import CTranslate
+        from interpreter_node.translators.ctranslate import CTranslate
 
+        if settings.mt_model is None:
+            raise MissingPartError("ctranslate2 needs a model of your own", "--mt-model DIR")
         both = (("en", "es"), ("es", "en"))
-        return CTranslate(_needed(settings.mt_model, "--mt-model"), both, threads=settings.threads)
-    from interpreter_node.apertium import Apertium
+        return CTranslate(settings.mt_model, both, threads=settings.threads)
+    if settings.mt == "pivot":
+        from interpreter_node.translators.pivot import Pivot
+
+        return Pivot()
+    from interpreter_node.translators.apertium import Apertium
 
     return Apertium()
 
 
 def _voice(settings: Settings) -> Voice | None:
+    if settings.tts == "kokoro":
+        from interpreter_node.voices.kokoro import Kokoro
+
+        return Kokoro(settings.models, threads=settings.threads)
     if settings.tts == "pico":
-        from interpreter_node.pico import Pico
+        from interpreter_node.voices.pico import Pico
 
         return Pico()
     if settings.tts == "espeak":
-        from interpreter_node.espeak import Espeak
+        from interpreter_node.voices.espeak import Espeak
 
         return Espeak()
     return None
@@ -116,9 +140,3 @@ def _detector(settings: Settings) -> Detector:
     from interpreter_node.detection import Loudness, Silero
 
     return Silero(settings.models / parts.SILERO) if settings.vad == "silero" else Loudness()
-
-
-def _needed(folder: Path | None, flag: str) -> Path:
-    if folder is None:
-        raise MissingPartError("the chosen engine needs a model of your own", f"{flag} DIR")
-    return folder

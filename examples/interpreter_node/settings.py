@@ -9,9 +9,11 @@ from pathlib import Path
 from lingua_scheduler.sdk import Tls
 
 PREFIX = "INTERPRETER_"
-ASR = ("moonshine", "whisper")
-MT = ("apertium", "ctranslate2")
-TTS = ("pico", "espeak", "none")
+# Each name with a plus is two engines: Moonshine for English, and Whisper for Spanish. The first
+# is the default (decision 75).
+ASR = ("moonshine+whisper", "whisper", "moonshine")
+MT = ("pivot", "apertium", "ctranslate2")
+TTS = ("kokoro", "pico", "espeak", "none")
 VAD = ("silero", "loudness")
 # Variables that all parts of this project use.
 _ACCESS = (
@@ -100,12 +102,12 @@ def parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     add("--dispatcher", "127.0.0.1:7720", metavar="ADDRESS[,ADDRESS...]", help="where to connect")
     add("--slots", 1, type=_at_least_one, metavar="N", help="jobs at the same time")
     add("--threads", 1, type=_at_least_one, metavar="N", help="of the CPU, for one job")
-    add("--asr", "moonshine", choices=ASR, help="who recognises")
-    add("--asr-model", None, type=_path, metavar="DIR", help="of whisper: its model")
-    add("--mt", "apertium", choices=MT, help="who translates")
+    add("--asr", ASR[0], choices=ASR, help="who recognises")
+    add("--asr-model", None, type=_path, metavar="DIR", help="of whisper: another model than base")
+    add("--mt", MT[0], choices=MT, help="who translates")
     add("--mt-model", None, type=_path, metavar="DIR", help="of ctranslate2: has en-es/, es-en/")
-    add("--tts", "pico", choices=TTS, help="who speaks")
-    add("--vad", "silero", choices=VAD, help="who says whether there is speech")
+    add("--tts", TTS[0], choices=TTS, help="who speaks")
+    add("--vad", VAD[0], choices=VAD, help="who says whether there is speech")
     add("--models", str(models_folder(environ)), type=_path, metavar="DIR", help="fetched models")
     add("--join", "on", choices=("on", "off"), help="hold and join unfinished audio")
     for flag, variable, what in _ACCESS:

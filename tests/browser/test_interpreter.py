@@ -34,7 +34,8 @@ def example(name: str) -> Any:
 
 def require(language: str) -> None:
     """Skips the test if speech of this language cannot be interpreted here."""
-    apertium, parts = example("interpreter_node.apertium"), example("interpreter_node.parts")
+    apertium = example("interpreter_node.translators.apertium")
+    parts = example("interpreter_node.parts")
     if not apertium.is_installed():
         pytest.skip(f"Apertium is not installed: {apertium.INSTALL}")
     folder = example("interpreter_node.settings").models_folder(os.environ)
@@ -47,7 +48,7 @@ def sentence(language: str, text: str) -> Sound:
     """A synthetic voice, and then silence."""
 
     def make() -> Samples:
-        voice = example("interpreter_node.espeak").Espeak()
+        voice = example("interpreter_node.voices.espeak").Espeak()
         pcm = np.frombuffer(b"".join(voice.speak(text, language)), "<i2") / 32_768
         places = np.arange(0, len(pcm), voice.rate / RATE)
         spoken = np.interp(places, np.arange(len(pcm)), pcm)
@@ -63,9 +64,8 @@ def url(browsers: Browsers, redis_url: str) -> Iterator[str]:
     processes = example("interpreter_processes")
     patient = {"job_timeout_ms": 30_000, "running_lease_ms": 40_000}
     with TalkScheduler(redis_url=redis_url, **patient) as scheduler:
-        # The voice that is a wheel for everybody.
         dispatcher = scheduler.dispatchers[0].address
-        nodes = processes.start_nodes(("interpreter",), dispatcher, "--tts", "espeak")
+        nodes = processes.start_nodes(("interpreter",), dispatcher, *processes.SMALL_ENGINES)
         try:
             scheduler.until_offers("en", "es", within=120.0)
             yield scheduler.url

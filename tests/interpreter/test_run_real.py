@@ -5,9 +5,10 @@ import os
 from pathlib import Path
 
 import pytest
-from interpreter_node import parts
-from interpreter_node.apertium import INSTALL, is_installed
-from interpreter_node.settings import models_folder
+from interpreter_node.fetching import is_there, needed_parts
+from interpreter_node.settings import models_folder, read_settings
+from interpreter_node.translators.apertium import install_command, is_installed
+from interpreter_node.translators.pivot import APERTIUM
 
 from tests.support.commands import environment
 from tests.support.process import CommandProcess
@@ -16,11 +17,16 @@ from tests.support.talk import Talk
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-interpreter" / "bin" / "python"
 MODELS = models_folder(os.environ)
-NEEDED = (parts.MOONSHINE["en"], parts.SILERO, parts.TOKENIZER)
 pytestmark = [
-    pytest.mark.skipif(not is_installed(), reason=f"Apertium is not installed: {INSTALL}"),
+    pytest.mark.long,
+    # Most of it is speech, at the pace of speech.
+    pytest.mark.timeout(400),
     pytest.mark.skipif(
-        not all((MODELS / name).exists() for name in NEEDED) or not PYTHON.exists(),
+        not is_installed(APERTIUM), reason=f"Apertium is missing: {install_command(APERTIUM)}"
+    ),
+    pytest.mark.skipif(
+        any(not is_there(part, MODELS) for part in needed_parts(read_settings([])))
+        or not PYTHON.exists(),
         reason="what make run-real needs is not installed: make get-models",
     ),
 ]

@@ -1,8 +1,8 @@
 """What a recogniser gives: whether it is finished, and what is taken out."""
 
 import pytest
-from interpreter_node.apertium import escaped, polished, unescaped
 from interpreter_node.sentences import is_unfinished, repaired, split_sentences
+from interpreter_node.translators.apertium import escaped, polished, unescaped
 
 
 @pytest.mark.parametrize(
@@ -77,3 +77,12 @@ def test_nothing_in_a_text_is_a_command_for_apertium() -> None:
 )
 def test_translations_are_polished(raw: str, language: str, clean: str) -> None:
     assert polished(raw, language) == clean
+
+
+def test_a_question_that_is_open_is_not_opened_again() -> None:
+    assert polished("¿qué es? bien. cuándo?", "es") == "¿Qué es? Bien. ¿Cuándo?"
+
+
+def test_a_long_text_without_an_end_is_polished_at_once() -> None:
+    # A pattern that looks back took minutes for this.
+    assert polished("a" * 60_000, "es") == "A" + "a" * 59_999

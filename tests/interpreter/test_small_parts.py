@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from interpreter_node.apertium import Apertium, commands
 from interpreter_node.cpu import MOST, CpuLoad, read_own
 from interpreter_node.detection import Loudness
 from interpreter_node.engines import RATE
 from interpreter_node.hearing import resampled, samples_of
 from interpreter_node.recalled import Recalled
+from interpreter_node.translators.apertium import Apertium, commands
 
 from lingua_scheduler.sdk import AudioFormat, Encoding, JobError
 

@@ -18,7 +18,7 @@ def spoken(
     # The examples are not installed.
     if _EXAMPLES not in sys.path:
         sys.path.insert(0, _EXAMPLES)
-    voice = import_module("interpreter_node.espeak").Espeak()
+    voice = import_module("interpreter_node.voices.espeak").Espeak()
     pcm = b"".join(voice.speak(text, language))
     samples = np.frombuffer(pcm, "<i2").astype(np.float32)
     samples = import_module("interpreter_node.hearing").resampled(samples, voice.rate)

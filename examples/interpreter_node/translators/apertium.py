@@ -20,10 +20,16 @@ from typing import IO, cast
 from interpreter_node.engines import MissingPartError
 
 MODES = Path("/usr/share/apertium/modes")
-INSTALL = "apt-get install --no-install-recommends apertium apertium-eng-spa"
 # By the names of Debian's packages. Through Catalan (apertium-eng-cat and apertium-spa-cat) the
 # sentences of bench/sentences came out worse.
 DIRECTIONS = {("en", "es"): "eng-spa", ("es", "en"): "spa-eng"}
+# The Debian package of each mode.
+_PACKAGES = {
+    "eng-spa": "apertium-eng-spa",
+    "spa-eng": "apertium-eng-spa",
+    "es-pt": "apertium-es-pt",
+    "pt-es": "apertium-es-pt",
+}
 # A sentence takes about 5 ms; the first one, while the programs load, up to a second.
 WITHIN_S = 20.0
 
@@ -55,7 +61,7 @@ class Apertium:
         if not is_installed(directions, modes=modes):
             raise MissingPartError(
                 f"Apertium with {' and '.join(directions.values())} (translates) is not installed",
-                f"{INSTALL} (as root, on Debian or Ubuntu)",
+                f"{install_command(directions)} (as root, on Debian or Ubuntu)",
             )
         self._chains = {
             pair: _Chain(modes / f"{name}.mode", within_s) for pair, name in directions.items()
@@ -128,6 +134,15 @@ def is_installed(
     return shutil.which("lt-proc") is not None and all(file.is_file() for file in files)
 
 
+def install_command(directions: Mapping[tuple[str, str], str] = DIRECTIONS) -> str:
+    """The command that installs the programs and these modes."""
+    packages = dict.fromkeys(_PACKAGES[name] for name in directions.values())
+    return f"apt-get install --no-install-recommends apertium {' '.join(packages)}"
+
+
+INSTALL = install_command()
+
+
 def commands(mode: str) -> list[list[str]]:
     """The programs of a mode file, with null flush and without marks for unknown words."""
     line = mode.strip().replace("$1", "-n").replace("$2", "")
@@ -160,19 +175,25 @@ def unescaped(answer: str) -> str:
     return _ESCAPED.sub(r"\1", answer.replace(_TEXT_END, ""))
 
 
-_QUESTION = re.compile(r"[^.!?¿¡]*[^.!?¿¡\s][^.!?¿¡]*\?")
+_MARK = re.compile(r"([.!?¿¡])")
 
 
 def polished(text: str, language: str) -> str:
     """Remove double spaces, capitalise sentences, and add ¿ in Spanish."""
     text = re.sub(r"\s+([,.;:!?])", r"\1", " ".join(text.split()))
     if language == "es":
-        text = _QUESTION.sub(lambda found: _opened(found[0]), text)
+        text = _questions_opened(text)
     return re.sub(
         r"(^|[.!?]\s+)([¿¡]?)(\w)", lambda m: m[1] + m[2] + m[3].upper(), text, flags=re.UNICODE
     )
 
 
-def _opened(question: str) -> str:
-    stripped = question.lstrip()
-    return f"{question[: len(question) - len(stripped)]}¿{stripped}"
+def _questions_opened(text: str) -> str:
+    # Texts and the marks between them, in turn.
+    pieces = _MARK.split(text)
+    for at in range(0, len(pieces) - 1, 2):
+        opened = at > 0 and pieces[at - 1] in "¿¡"
+        said = pieces[at].lstrip()
+        if pieces[at + 1] == "?" and said and not opened:
+            pieces[at] = f"{pieces[at][: len(pieces[at]) - len(said)]}¿{said}"
+    return "".join(pieces)

