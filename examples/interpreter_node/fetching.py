@@ -200,8 +200,9 @@ def _megabytes(size: int) -> str:
 
 def needed_parts(settings: Settings) -> tuple[Part, ...]:
     """What the engines of these settings need of the registries."""
-    own = settings.asr_model is not None
-    return parts.needed("" if own else settings.asr, settings.tts, settings.vad)
+    # Whoever has another Whisper model does not need ours.
+    asr = settings.asr.replace("whisper", "") if settings.asr_model else settings.asr
+    return parts.needed(asr, settings.tts, settings.vad)
 
 
 def main(args: Sequence[str], environ: Mapping[str, str]) -> int:

@@ -166,6 +166,7 @@ def test_only_what_the_chosen_engines_need_is_fetched() -> None:
     }
     own = ["--asr", "whisper", "--asr-model", "/m", "--tts", "none", "--vad", "loudness"]
     assert not needed_parts(read_settings(own, {}))
+    assert parts.ENGLISH in needed_parts(read_settings(own[2:], {}))
 
 
 def test_without_space_nothing_is_fetched(registry: Registry, tmp_path: Path) -> None:
