@@ -38,11 +38,14 @@ Clips = list[tuple[str, Samples]]
 
 
 def speakers() -> dict[str, Callable[[], Voice]]:
-    """The voices that recognisers hear: those of Kokoro are not the ones that nodes speak with."""
+    """The voices that recognisers hear, the clearest last.
+
+    Those of Kokoro are not the ones that nodes speak with. Pico is there only if it is installed.
+    """
     others = {language: names[1] for language, names in parts.VOICES.items()}
     found: dict[str, Callable[[], Voice]] = {
-        "kokoro": lambda: Kokoro(MODELS, others),
         "espeak": Espeak,
+        "kokoro": lambda: Kokoro(MODELS, others),
     }
     if importlib.util.find_spec("ttspico"):
         found["pico"] = Pico
