@@ -72,7 +72,7 @@ class UpStatus:
         )
 
     def __enter__(self) -> Self:
-        self._live.start()
+        self._live.start(refresh=True)
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -86,6 +86,7 @@ class UpStatus:
             if part == self._parts[0]:
                 # All processes load their code side by side from now on.
                 self._since |= dict.fromkeys(self._parts[1:], now)
+        self._live.refresh()
 
     def up(self, processes: Sequence[Process]) -> float:
         """Everything is ready. Returns how long that took, in seconds."""
