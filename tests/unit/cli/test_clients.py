@@ -106,7 +106,7 @@ def pools_of(*pools: tuple[str, str, int, int, int, int], token: str = "") -> An
 def test_list_shows_each_node_on_an_aligned_line_without_colours_on_a_pipe() -> None:
     result, _ = run("nodes list", listed(node("b", drained_by_operator=True), node("alpha")))
     head, *lines = result.stdout.splitlines()
-    assert head.split() == ["ID", "HEALTH", "SLOTS", "LOAD", "HEARD", "POOLS", "OWNER"]
+    assert head.split() == ["ID", "HEALTH", "SLOTS", "LOAD", "HEARD", "POOLS", "DISPATCHER"]
     assert lines[0].split() == ["alpha", "ready", "3/8", "0.25", "3s", "ago", "4", "d1"]
     assert lines[1].split()[:3] == ["b", "ready", "(drained)"]
     assert len({line.index("3/8") for line in lines}) == 1

@@ -17,7 +17,7 @@ def node_list(nodes: Iterable[pool_pb2.Node]) -> str:
     return table(
         (
             *(Column("ID"), Column("HEALTH"), Column("SLOTS"), Column("LOAD", 3)),
-            *(Column("HEARD", 4), Column("POOLS", 2), Column("OWNER", 1)),
+            *(Column("HEARD", 4), Column("POOLS", 2), Column("DISPATCHER", 1)),
         ),
         [
             (
@@ -69,7 +69,7 @@ def node_page(response: pool_pb2.GetNodeResponse) -> str:
         ("last heard", ago(node.last_heartbeat_ms, now)),
         ("failures", f"{node.failures_in_row} in a row"),
         ("ejected", f"for {span(node.ejected_until_ms - now)}" if node.ejected_until_ms else "no"),
-        ("owner", f"{node.owner_instance or '-'} at {node.owner_address or '-'}"),
+        ("dispatcher", f"{node.owner_instance or '-'} at {node.owner_address or '-'}"),
         ("epoch", str(node.epoch)),
         ("pools", str(node.pools)),
         ("recognises", " ".join(able.asr_langs) or "-"),
