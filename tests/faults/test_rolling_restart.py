@@ -47,6 +47,8 @@ async def end_all(scheduler: Scheduler) -> None:
             assert await each.exit_code(DRAINED_S) == 0, each.log()
 
 
+# In CI, tests/upgrade replaces every process under load.
+@pytest.mark.long
 async def test_a_rolling_restart_of_all_services_loses_no_word_and_repeats_none(
     scheduler: Scheduler, record_property: Callable[[str, object], None]
 ) -> None:
