@@ -100,13 +100,22 @@ def test_a_version_is_written_wherever_the_old_one_is_and_nowhere_else(clone: Pa
     (clone / "Chart.yaml").write_text(chart.format("1.2.3"))
     (clone / "Dockerfile").write_text(image.format("1.2.3"))
     (clone / "other").write_text("lingua-scheduler:1.2.30\n")
+    (clone / "sdk" / "js").mkdir(parents=True)
+    manifest, lock = (clone / "sdk" / "js" / name for name in ("package.json", "package-lock.json"))
+    own = '{{\n  "name": "client",\n  "version": "{}",\n'
+    locked = own + '  "packages": {{\n    "": {{\n      "name": "client",\n      "version": "{}",\n'
+    others = "\n" * 3 + '      "version": "1.2.3",\n'
+    manifest.write_text(own.format("1.2.3"))
+    lock.write_text(locked.format("1.2.3", "1.2.3") + others)
     commit(clone, "Add files")
-    for version in ("1.3.0.dev0", "1.3.0"):
+    for version, of_npm in (("1.3.0.dev0", "1.3.0-dev.0"), ("1.3.0", "1.3.0")):
         subprocess.run(["tools/set-version", version], cwd=clone, check=True)
         assert f'version = "{version}"' in (clone / "pyproject.toml").read_text()
         assert (clone / "Chart.yaml").read_text() == chart.format(version)
         assert (clone / "Dockerfile").read_text() == image.format(version)
         assert (clone / "other").read_text() == "lingua-scheduler:1.2.30\n"
+        assert manifest.read_text() == own.format(of_npm)
+        assert lock.read_text() == locked.format(of_npm, of_npm) + others
 
 
 @pytest.mark.parametrize("wrong", ["", "1.2", "v1.2.3", "1.2.3-rc1", "1.2.3/e"])

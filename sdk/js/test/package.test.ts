@@ -64,10 +64,9 @@ test("the worklet stands alone: some browsers load no imports in the audio threa
 test("licence and version are those of the repository, and nothing is needed to run it", () => {
   const manifest = JSON.parse(read(join(HERE, "package.json"))) as Record<string, unknown>;
   assert.equal(read(join(HERE, "LICENSE")), read(join(ROOT, "LICENSE")));
-  assert.match(
-    read(join(ROOT, "pyproject.toml")),
-    new RegExp(`^version = "${String(manifest.version)}"$`, "m"),
-  );
+  const version = /^version = "(.*)"$/m.exec(read(join(ROOT, "pyproject.toml")))?.[1];
+  // npm writes versions under development in another way.
+  assert.equal(manifest.version, version?.replace(".dev", "-dev."));
   assert.equal(manifest.dependencies, undefined);
   assert.equal(manifest.private, true, "it is not published yet");
 });
