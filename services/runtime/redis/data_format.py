@@ -46,7 +46,8 @@ def unreadable(prefix: str, found: int, by: str) -> DataFormatError:
         found: their format.
         by: the release that was the first to write it.
     """
-    reads = f"format {READS_TO}" if READS_FROM == READS_TO else f"{READS_FROM} to {READS_TO}"
+    one = READS_FROM == READS_TO
+    reads = f"format {READS_TO}" if one else f"formats {READS_FROM} to {READS_TO}"
     start = f"the data in Redis under {prefix} have format {found}, first written by release {by}"
     if found > READS_TO:
         what = f"Run release {by} or a newer one"
