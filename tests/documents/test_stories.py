@@ -53,7 +53,7 @@ VARYING = (
     # A duration.
     r"\b\d+(?:\.\d+)? ?(?:ms|s|m|h)\b",
     # A version.
-    r"\b\d+\.\d+\.\d+\b(?!\.)",
+    r"\b\d+\.\d+\.\d+(?:\.dev\d+)?\b(?!\.)",
     # The load of a node.
     r"\b[01]\.\d\d\b",
     r"[ \t]+",

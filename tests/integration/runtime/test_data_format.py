@@ -55,7 +55,7 @@ def test_a_service_that_cannot_read_the_data_says_which_release_can(
     assert f"under {deployment.prefix} have format 3, first written by release 0.9.0" in said
     assert "this release reads format 1. Run release 0.9.0 or a newer one" in said
     said = deployment.says(deployment.release(writes=5, reads=(4, 5)))
-    assert "this release reads 4 to 5. Upgrade in steps" in said
+    assert "this release reads formats 4 to 5. Upgrade in steps" in said
     assert deployment.client.hgetall(format_key(deployment.prefix))[b"format"] == b"3"
 
 
