@@ -32,15 +32,19 @@ class Alarm(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Timer(Generic[Owner, Key]):
-    owner: Owner
+    # None if it was cleared or replaced, or has fired. Its entry in the heap may stay for long, and
+    # must not keep a session or job that is over.
+    owner: Owner | None
     key: Key
     at_ms: float
     # Of timers for the same time, the one with the lower number fires first.
     number: int
     # The time of its heap entry, which stays in place if the timer is moved to a later time.
     entry_ms: float
-    # False if it was cleared or replaced, or has fired.
-    is_set: bool = True
+
+    @property
+    def is_set(self) -> bool:
+        return self.owner is not None
 
 
 class Timers(Generic[Owner, Key]):
@@ -51,7 +55,8 @@ class Timers(Generic[Owner, Key]):
       the order of the times. It may set and clear timers; a timer that it sets for now or earlier
       fires in a later iteration of the event loop.
     - An error of `on_due` is logged and does not affect other timers.
-    - Memory is bounded by the timers that are set, however many are cleared or moved.
+    - Memory is bounded by the timers that are set, however many are cleared or moved. Nothing
+      refers to an owner without timers.
 
     Args:
         on_due: called with owner and key.
@@ -96,7 +101,7 @@ class Timers(Generic[Owner, Key]):
             mine[key].at_ms, mine[key].number = at_ms, self._seq
             return
         else:
-            mine[key].is_set = False
+            mine[key].owner = None
         timer = mine[key] = _Timer(owner_key, key, at_ms, self._seq, at_ms)
         heapq.heappush(self._heap, (at_ms, self._seq, timer))
         if len(self._heap) > 2 * self._count + _MIN_DEAD:
@@ -108,13 +113,13 @@ class Timers(Generic[Owner, Key]):
     def clear(self, owner_key: Owner, key: Key) -> None:
         """Clears a timer, if it is set."""
         if owner_key in self._live and key in self._live[owner_key]:
-            self._end(self._live[owner_key][key])
+            self._end(owner_key, self._live[owner_key][key])
 
     def clear_all(self, owner_key: Owner) -> None:
         """Clears every timer of an owner."""
         if owner_key in self._live:
             for timer in self._live.pop(owner_key).values():
-                timer.is_set = False
+                timer.owner = None
                 self._count -= 1
 
     def close(self) -> None:
@@ -126,13 +131,13 @@ class Timers(Generic[Owner, Key]):
             self._alarm.cancel()
             self._alarm = None
 
-    def _end(self, timer: _Timer[Owner, Key]) -> None:
-        timer.is_set = False
+    def _end(self, owner: Owner, timer: _Timer[Owner, Key]) -> None:
+        timer.owner = None
         self._count -= 1
-        mine = self._live[timer.owner]
+        mine = self._live[owner]
         del mine[timer.key]
         if not mine:
-            del self._live[timer.owner]
+            del self._live[owner]
 
     def _sweep(self) -> None:
         """Removes the dead entries, once they are the larger half: O(1) amortized."""
@@ -163,14 +168,15 @@ class Timers(Generic[Owner, Key]):
             else:
                 break
         for timer in due:
+            owner = timer.owner
             # An earlier callback may have cleared or moved this one.
-            if not timer.is_set:
+            if owner is None:
                 continue
-            self._end(timer)
+            self._end(owner, timer)
             try:
-                self._on_due(timer.owner, timer.key)
+                self._on_due(owner, timer.key)
             except Exception:
-                facts = {"owner": str(timer.owner), "timer": str(timer.key)}
+                facts = {"owner": str(owner), "timer": str(timer.key)}
                 _log.exception("timer callback failed", extra=facts)
         self._arm()
 

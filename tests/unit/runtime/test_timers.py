@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -61,6 +62,31 @@ def timers_on(
             on_due(owner, key)
 
     return Timers(on_due=note, clock=clock, call_at=clock.call_at), fired
+
+
+class Session:
+    """An owner that can be seen to go."""
+
+
+@pytest.mark.parametrize("how", ["cleared", "all cleared", "moved earlier and fired"])
+def test_an_owner_whose_timers_are_over_is_not_kept(how: str) -> None:
+    clock = VirtualClock()
+    timers = Timers[Session, str](
+        on_due=lambda _owner, _key: None, clock=clock, call_at=clock.call_at
+    )
+    owner = Session()
+    gone = weakref.ref(owner)
+    timers.set(owner, "late", 1000)
+    match how:
+        case "cleared":
+            timers.clear(owner, "late")
+        case "all cleared":
+            timers.clear_all(owner)
+        case _:
+            timers.set(owner, "late", 10)
+            clock.advance(20)
+    del owner
+    assert gone() is None
 
 
 def test_timers_fire_by_time_and_then_in_the_order_they_were_set() -> None:
