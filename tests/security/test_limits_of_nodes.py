@@ -66,6 +66,9 @@ REPORTS: dict[str, tuple[str, Callable[[common_pb2.AttemptRef], NodeEvent]]] = {
     "timings": ("job_result.timings", _result(timings=[dispatcher_pb2.StageTiming()] * 33)),
     "joined": ("job_result.joined_utterances", _result(joined_utterances=range(1001))),
     "kind": ("job_result.kind", _result(kind=9)),
+    # The speaker ended the sentence, so nothing goes on.
+    "holding a whole sentence": ("job_result.kind", _result(kind=JobResult.KIND_HELD)),
+    "holding its end": ("job_result.held_audio_bytes", _result(held_audio_bytes=2)),
     "format": (
         "job_result.speech_format.channels",
         _result(speech_format=common_pb2.AudioFormat(encoding=1, sample_rate_hz=16000, channels=7)),

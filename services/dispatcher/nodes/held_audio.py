@@ -20,6 +20,11 @@ _BINDING_KINDS = {
 }
 
 
+def may_be_held(job: dispatcher_pb2.JobSpec) -> bool:
+    """Whether a node may keep the audio of a job for the next one."""
+    return job.reason in _BINDING_KINDS
+
+
 class HeldAudio:
     """Binds turns to the nodes that hold their audio."""
 

@@ -7,7 +7,7 @@ from typing import Any
 from lingua_scheduler.services.dispatcher.job.model import MAX_DETAIL
 from lingua_scheduler.services.dispatcher.metrics import DispatcherMetrics
 from lingua_scheduler.services.dispatcher.nodes.connected import ConnectedNodes, node_message
-from lingua_scheduler.services.dispatcher.nodes.held_audio import HeldAudio
+from lingua_scheduler.services.dispatcher.nodes.held_audio import HeldAudio, may_be_held
 from lingua_scheduler.services.dispatcher.nodes.stream import (
     NodeStream,
     Report,
@@ -54,7 +54,8 @@ class IncomingReports:
         Raises:
             InvalidMessageError: it breaks a limit and does not even name its attempt.
         """
-        if (failed := _failure_of(kind, report)) is not None:
+        failed = _failure_of(kind, report) or _failure_of_holding(stream, report)
+        if failed is not None:
             self._fail(stream, kind, failed)
         else:
             self._pass_on(stream, kind, report)
@@ -113,12 +114,8 @@ class IncomingReports:
 
 def too_large(report: Report, most: int) -> dispatcher_pb2.JobFailed:
     """The failure of an attempt whose report is too large for a message between dispatchers."""
-    return dispatcher_pb2.JobFailed(
-        attempt=report.attempt,
-        cause=INVALID,
-        detail=f"the report has {report.ByteSize()} bytes; at most {most} can be passed on",
-        worth_retry=True,
-    )
+    size = report.ByteSize()
+    return _broken(report, f"the report has {size} bytes; at most {most} can be passed on")
 
 
 def _failure_of(
@@ -135,9 +132,33 @@ def _failure_of(
     if limits.violations(report.attempt):
         limits.refuse(found)
     field, problem = found[0]
+    return _broken(report, f"{field}: {problem}")
+
+
+def _failure_of_holding(stream: NodeStream, report: Report) -> dispatcher_pb2.JobFailed | None:
+    """The failure of an attempt whose node keeps the audio of a sentence that is over.
+
+    The next job of the session does not wait for such a node (decision 12), so nothing would join
+    the audio. None if the report is no such result.
+    """
+    if type(report) is not dispatcher_pb2.JobResult:
+        return None
+    is_held = report.kind == dispatcher_pb2.JobResult.KIND_HELD
+    if not (is_held or report.held_audio_bytes):
+        return None
+    assignment = stream.assigned.get(attempt_key(report.attempt))
+    if assignment is None or may_be_held(assignment.job):
+        return None
+    field = "kind" if is_held else "held_audio_bytes"
+    return _broken(
+        report,
+        f"job_result.{field}: the speaker ended the sentence (JobSpec.reason), so no audio of it "
+        "may be held",
+    )
+
+
+def _broken(report: Report | dispatcher_pb2.AudioHeld, detail: str) -> dispatcher_pb2.JobFailed:
+    """The failure of an attempt whose report breaks the contract; another node may do better."""
     return dispatcher_pb2.JobFailed(
-        attempt=report.attempt,
-        cause=INVALID,
-        detail=f"{field}: {problem}"[:MAX_DETAIL],
-        worth_retry=True,
+        attempt=report.attempt, cause=INVALID, detail=detail[:MAX_DETAIL], worth_retry=True
     )

@@ -506,7 +506,8 @@ class JobResult(_message.Message):
         """The node keeps the audio, which will be part of the session's next result in this direction.
         The gateway keeps it as well, within limits, until a result lists the utterance in
         joined_utterances, so that another node can get it if this one is lost
-        (JobSpec.included_utterances).
+        (JobSpec.included_utterances). Only for jobs that a pause, an interruption or a limit ended
+        (TIMEOUT, INTERRUPTED, MAX_DURATION, MAX_LENGTH); the attempt fails otherwise.
         """
         KIND_NO_SPEECH: JobResult._Kind.ValueType  # 3
 
@@ -517,7 +518,8 @@ class JobResult(_message.Message):
     """The node keeps the audio, which will be part of the session's next result in this direction.
     The gateway keeps it as well, within limits, until a result lists the utterance in
     joined_utterances, so that another node can get it if this one is lost
-    (JobSpec.included_utterances).
+    (JobSpec.included_utterances). Only for jobs that a pause, an interruption or a limit ended
+    (TIMEOUT, INTERRUPTED, MAX_DURATION, MAX_LENGTH); the attempt fails otherwise.
     """
     KIND_NO_SPEECH: JobResult.Kind.ValueType  # 3
 
@@ -536,7 +538,7 @@ class JobResult(_message.Message):
     """With TRANSLATED or NO_SPEECH: the node keeps this many bytes at the end of the audio that was
     joined for this result, for the session's next result in this direction, which lists this
     utterance in joined_utterances. Whole samples or packets; 0: nothing is kept. Audio that a node
-    keeps without reporting it here is lost with the node.
+    keeps without reporting it here is lost with the node. Only for the jobs of KIND_HELD.
     """
     @_builtins.property
     def attempt(self) -> _common_pb2.AttemptRef: ...

@@ -113,7 +113,8 @@ async def listed(reader: Scene, **wanted: Any) -> list[str]:
 
 async def test_a_job_is_followed_from_its_placement_to_its_result(reader: Scene) -> None:
     node, gateway = await reader.node(), reader.gateway()
-    job = await gateway.submit(reader.spec(7))
+    spec = reader.spec(7, reason=common_pb2.FINALIZE_REASON_TIMEOUT)
+    job = await gateway.submit(spec)
     await node.held(await node.take_job())
     await gateway.delivered(job)
 
@@ -122,7 +123,6 @@ async def test_a_job_is_followed_from_its_placement_to_its_result(reader: Scene)
     assert (done.state, done.attempt, done.outcome) == (DONE, 1, "done")
     assert done.result_kind == dispatcher_pb2.JobResult.KIND_HELD
     assert placed.created_ms == placed.changed_ms == done.created_ms <= done.changed_ms
-    spec = reader.spec(7)
     for each in (placed, done):
         assert (each.node_id, each.tenant, each.session_id) == (node.node_id, "t", spec.session_id)
         assert (each.utterance_index, each.pair, each.reason) == (7, spec.pair, spec.reason)

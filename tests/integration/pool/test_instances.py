@@ -300,8 +300,10 @@ async def test_settings_that_do_not_fit_into_a_message_are_left_out(
 
 async def test_an_entry_that_cannot_be_read_hides_no_other(redis_url: str, prefix: str) -> None:
     pool = PoolProcess(redis_url=redis_url, prefix=prefix, instance_id="p", log_level="debug")
+    # Without a time it would soon be forgotten.
+    strange = f"{int(time.time() * 1000)} ".encode() + b"\xff\xff"
     with redis.Redis.from_url(redis_url) as store:
         async with running(pool), listing(pool.address) as client:
-            store.hset(f"{prefix}:instances", "strange", b"\xff\xff")
+            store.hset(f"{prefix}:instances", "strange", strange)
             assert await client.healths() == {"p": SERVING}
             await pool.logs("announcement unreadable")
