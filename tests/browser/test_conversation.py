@@ -158,6 +158,7 @@ def test_hands_free_hears_one_sentence_after_the_other(
     page.check()
 
 
+@pytest.mark.long
 def test_nobody_is_cut_off_because_the_page_was_idle(
     shared: TalkScheduler, open_page: OpenPage
 ) -> None:

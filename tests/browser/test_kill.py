@@ -118,6 +118,7 @@ def test_speech_that_is_cut_held_and_joined_loses_no_word(
     expect(page.utterances("a", "held").first).to_contain_text("Continúa")
 
 
+@pytest.mark.long
 def test_a_drained_scheduler_costs_no_word(scheduler: TalkScheduler, open_page: OpenPage) -> None:
     page = open_page(scheduler.url)
     page.press("a")

@@ -27,6 +27,7 @@ def options(page: TalkPage) -> dict[str, str]:
     return {each.get_attribute("value") or "": each.inner_text().strip() for each in found}
 
 
+@pytest.mark.long
 def test_languages_come_and_go_with_nodes(scheduler: TalkScheduler, open_page: OpenPage) -> None:
     page = open_page(scheduler.url)
     assert set(options(page)) == {"en", "es"}

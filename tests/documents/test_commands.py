@@ -46,6 +46,8 @@ MADE = {
     "docs/security.md": ["certs/gateway.crt", "client.token", "node.token"],
 }
 
+# It has most of the commands.
+LONGEST = "docs/running.md"
 PAGES = list(
     dict.fromkeys(str(b.page.relative_to(ROOT)) for b in blocks("bash") if not b.is_elsewhere)
 )
@@ -162,7 +164,10 @@ def talk(folder: Path) -> None:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=pytest.mark.long) if page == LONGEST else page for page in PAGES],
+)
 def test_the_commands_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
     if page == "docs/console.md" and shutil.which("curl") is None:
         pytest.skip("needs curl: apt-get install --no-install-recommends curl")

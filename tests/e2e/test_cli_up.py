@@ -236,6 +236,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
+@pytest.mark.long
 def test_a_service_that_cannot_stay_up_ends_all_with_exit_code_1_and_clear_words(
     up: Start,
 ) -> None:

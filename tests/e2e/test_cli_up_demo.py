@@ -68,6 +68,7 @@ async def test_the_page_is_at_the_address(up: Start) -> None:
     assert "<title>" in page
 
 
+@pytest.mark.long
 async def test_it_works_with_several_instances_of_each_service(up: Start) -> None:
     running = up("--demo", "--split", "--instances", "2")
     told = running.ready()
@@ -135,6 +136,7 @@ def test_a_taken_port_of_the_page_makes_way_for_a_free_one(up: Start) -> None:
     ]
 
 
+@pytest.mark.long
 def test_without_a_page_there_is_no_address_of_one(up: Start) -> None:
     assert up(LINGUA_TALK_PAGE="no").ready()["talk"] is None
     assert up(LINGUA_GATEWAY_WEB_LISTEN="").ready()["talk"] is None
@@ -164,6 +166,7 @@ def test_nodes_end_with_the_command(up: Start, number: signal.Signals) -> None:
     assert gone(*pids)
 
 
+@pytest.mark.long
 def test_two_of_them_can_share_a_redis(up: Start) -> None:
     with EmbeddedRedis() as redis:
         first = up("--demo", LINGUA_REDIS_URL=redis.url).ready()

@@ -98,6 +98,7 @@ def test_it_is_delivered_whole_then_stays_up_for_what_it_tells_to_type_until_ctr
     assert not saved.exists()
 
 
+@pytest.mark.long
 def test_people_can_speak_through_the_page_meanwhile_and_it_ends_by_itself() -> None:
     with conversation(RUN_SECONDS="0") as running:
         lines = lines_until(running, "Talk   ")

@@ -16,6 +16,8 @@ from tests.support.all_in_one import AllInOneProcess, Part
 from tests.support.scheduler import Scheduler
 from tests.support.services import addresses
 
+pytestmark = pytest.mark.long
+
 # Long enough that there is always something under way.
 WORK_MS = 300
 DRAINED_S = 15.0

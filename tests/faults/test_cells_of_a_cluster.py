@@ -20,6 +20,8 @@ from tests.support.scheduler import Scheduler
 from tests.support.services import addresses
 from tests.support.speaker import Speaker, speaking
 
+pytestmark = pytest.mark.long
+
 CELLS = 12
 EVERY_CELL = range(CELLS)
 WORK_MS = 200

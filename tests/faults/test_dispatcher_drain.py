@@ -88,6 +88,7 @@ async def test_a_dispatcher_that_is_told_to_end_loses_nothing_and_its_nodes_move
         await cluster.all_slots_back(fleet.node_ids)
 
 
+@pytest.mark.long
 async def test_a_rolling_restart_of_all_dispatchers_loses_nothing(
     pool_process: PoolProcess, redis_url: str, record_property: Callable[[str, object], None]
 ) -> None:

@@ -6,6 +6,8 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+import pytest
+
 from lingua_scheduler.sdk import Job
 from lingua_scheduler.v1 import dispatcher_pb2
 from tests.faults.cluster import running_cluster
@@ -27,6 +29,7 @@ LIMITS = {"home.delivery._TAKEN_WITHIN_MS": 2000, "home.delivery._REMEMBER_MS": 
 CALM = {"node_heartbeat_ms": 5000, "heartbeat_stale_ms": 15_000}
 
 
+@pytest.mark.long
 async def test_under_load_and_with_bad_nodes_every_job_ends_once_and_nothing_is_left(
     pool_process: PoolProcess, redis_url: str, record_property: Callable[[str, object], None]
 ) -> None:

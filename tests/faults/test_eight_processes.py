@@ -150,6 +150,7 @@ async def fill(url: str, prefix: str) -> dict[str, int]:
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.long
 def test_killed_processes_neither_oversell_a_node_nor_lose_a_slot() -> None:
     began = time.monotonic()
     with fleet() as made:

@@ -63,6 +63,7 @@ def check(*talkers: JavaScriptTalker) -> None:
         assert talker.history.outcomes()
 
 
+@pytest.mark.long
 async def test_a_conversation_in_both_directions(gateways: list[str]) -> None:
     talker = JavaScriptTalker("both", gateways, directions=[EN_ES, ES_EN], partial_interval_ms=100)
     async with talking(talker):
@@ -96,6 +97,7 @@ async def test_kill_9_of_a_gateway_in_the_middle_of_speech_loses_no_word(
     assert not any(talker.told("problem") for talker in talkers)
 
 
+@pytest.mark.long
 async def test_a_frozen_gateway_is_left(scheduler: Scheduler, gateways: list[str]) -> None:
     talkers = people(gateways)
     async with talking(*talkers):
@@ -110,6 +112,7 @@ async def test_a_frozen_gateway_is_left(scheduler: Scheduler, gateways: list[str
     assert any("sent nothing for" in each for each in why), why
 
 
+@pytest.mark.long
 async def test_a_draining_gateway_is_left_in_time(
     scheduler: Scheduler, gateways: list[str]
 ) -> None:
@@ -130,6 +133,7 @@ async def test_a_draining_gateway_is_left_in_time(
     assert slowest < 10.0
 
 
+@pytest.mark.long
 async def test_nobody_answers_and_the_app_is_told(gateways: list[str]) -> None:
     talker = JavaScriptTalker("nobody", ["127.0.0.1:1"])
     began = time.monotonic()

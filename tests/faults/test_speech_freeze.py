@@ -18,6 +18,8 @@ from tests.faults.crowd import PEOPLE, SHORT, talking, victim
 from tests.support.scheduler import Scheduler
 from tests.support.services import addresses
 
+pytestmark = pytest.mark.long
+
 WORK_MS = 300
 # About 3 s to find it, two sentences, and what a busy machine adds.
 SERVED_WITHIN_S = 12.0

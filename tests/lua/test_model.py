@@ -243,6 +243,7 @@ def test_the_model_notices_when(client: redis.Redis, prefix: str, fault: str) ->
     assert Runner(client, prefix, _with_fault(fault)).catches(walks=100, steps=100)
 
 
+@pytest.mark.long
 def test_a_failing_walk_is_cut_down_to_the_steps_it_needs(client: redis.Redis, prefix: str) -> None:
     runner = Runner(client, prefix, _with_fault("shards are not filled up"))
 

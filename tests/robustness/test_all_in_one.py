@@ -27,8 +27,8 @@ def world() -> Iterator[World]:
     [
         ["kill -9 of an all-in-one process", "loss: node and dispatcher"],
         ["pause of an all-in-one process"],
-        ["rolling restart of all-in-one processes"],
-        ["all-in-one process restarted while Redis is away"],
+        pytest.param(["rolling restart of all-in-one processes"], marks=pytest.mark.long),
+        pytest.param(["all-in-one process restarted while Redis is away"], marks=pytest.mark.long),
     ],
     ids=" + ".join,
 )
@@ -38,6 +38,7 @@ async def test_a_round_of_faults_breaks_no_promise(
     await check_round(world, faults, tmp_path)
 
 
+@pytest.mark.long
 async def test_honest_people_see_nothing_of_hostile_ones_while_a_process_dies(
     world: World, tmp_path: Path
 ) -> None:

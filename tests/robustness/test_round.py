@@ -64,7 +64,14 @@ async def check_round(
     assert not violations, "\n".join(map(str, violations))
 
 
-@pytest.mark.parametrize("faults", [["hostile peers"], ["kill -9 of a dispatcher"]], ids=" + ".join)
+@pytest.mark.parametrize(
+    "faults",
+    [
+        pytest.param(["hostile peers"], marks=pytest.mark.long),
+        ["kill -9 of a dispatcher"],
+    ],
+    ids=" + ".join,
+)
 async def test_honest_people_and_nodes_see_nothing_of_hostile_ones(
     world: World, faults: list[str], tmp_path: Path
 ) -> None:

@@ -54,7 +54,7 @@ async def is_back(up: Up, address: str) -> None:
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize(
     ("up", "victims"),
-    [(SPLIT, SPLIT), (ALL_IN_ONE, ALL_IN_ONE)],
+    [(SPLIT, SPLIT), pytest.param(ALL_IN_ONE, ALL_IN_ONE, marks=pytest.mark.long)],
     indirect=["up"],
     ids=["split", "all in one"],
 )

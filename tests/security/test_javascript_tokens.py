@@ -5,6 +5,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from lingua_scheduler.services.runtime.auth.token_claims import LEEWAY_S
 from tests.security.conftest import Services
 from tests.security.issuer import Issuer
@@ -20,6 +22,7 @@ def write(path: Path, issuer: Issuer, role: str = "client", **claims: Any) -> No
     path.write_text(issuer.token(role, **claims))
 
 
+@pytest.mark.long
 async def test_a_session_goes_on_with_the_next_token(
     services: Services, issuer: Issuer, tmp_path: Path
 ) -> None:

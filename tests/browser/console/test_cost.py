@@ -4,6 +4,7 @@ import asyncio
 from contextlib import AsyncExitStack
 
 import aiohttp
+import pytest
 
 from tests.browser.console.crowd import JOBS, Crowd
 from tests.browser.console.scheduler import ConsoleScheduler
@@ -58,6 +59,7 @@ class Viewers:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
+@pytest.mark.long
 def test_fifty_viewers_cost_the_services_the_same_as_one(
     fleet: ConsoleScheduler, crowd: Crowd
 ) -> None:

@@ -25,6 +25,7 @@ def say(host: RoomPage) -> None:
     expect(host.receipts()).to_have_count(before + 1)
 
 
+@pytest.mark.long
 def test_members_stay_when_they_load_the_page_again_until_the_room_is_closed(
     scheduler: TalkScheduler, open_page: OpenPage
 ) -> None:

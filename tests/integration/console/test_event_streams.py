@@ -124,6 +124,7 @@ async def test_an_error_at_the_start_is_a_status(
             assert (await response.json())["error"]["reason"] == reason
 
 
+@pytest.mark.long
 async def test_a_slow_reader_gets_the_newest_document_and_no_queue(
     console: ConsoleProcess,
 ) -> None:
