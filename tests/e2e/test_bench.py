@@ -80,7 +80,7 @@ def test_the_benchmark_of_rooms_measures_listeners_of_both_transports(
 
 
 @pytest.mark.long
-def test_the_benchmark_of_cells_measures_jobs_at_home_and_elsewhere(
+def test_the_benchmark_of_cells_measures_jobs_in_their_own_cell_and_elsewhere(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     bench, plan = import_module("cells"), import_module("cells_plan")
@@ -99,14 +99,14 @@ def test_the_benchmark_of_cells_measures_jobs_at_home_and_elsewhere(
 
     result = bench.run(rounds=1)
 
-    assert {row["spilled"] for row in result["home"]} == {0}
+    assert {row["spilled"] for row in result["own"]} == {0}
     # The other windows are too short for what happens only now and then.
-    together = [row["calls"] for row in result["home"] if row["case"] == "together"]
+    together = [row["calls"] for row in result["own"] if row["case"] == "together"]
     assert together == pytest.approx([3, 3], abs=0.5)
     leaving = {row["case"]: row for row in result["leaving"]}
-    assert leaving["home"]["spilled"] == 0
-    assert leaving["home is full"]["spilled"] == 1
-    more = leaving["home is full"]["commands"] - leaving["home"]["commands"]
+    assert leaving["own"]["spilled"] == 0
+    assert leaving["own is full"]["spilled"] == 1
+    more = leaving["own is full"]["commands"] - leaving["own"]["commands"]
     assert more == pytest.approx(25, abs=10)
     assert result["point"]["measured_spilled"] > 0
     assert [row["cells"] for row in result["plans"]["rows"]] == [1, 4]
