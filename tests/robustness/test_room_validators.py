@@ -508,6 +508,15 @@ def test_what_the_design_allows_is_no_violation(
     assert validate(history) == []
 
 
+def test_a_hostile_node_does_not_tell_which_jobs_it_had() -> None:
+    history = good()
+    index = history.nodes[0].records[0]["index"]
+    _outcome_without_job(history)
+    for speaker in history.rooms[0].speakers:
+        speaker.events.append(event("accepted", index=index, node="hostile-0"))
+    assert validate(history) == []
+
+
 def test_who_loses_the_gateway_during_a_change_may_miss_what_was_said_meanwhile() -> None:
     history = good()
     events = heard(history, CHANGING)

@@ -167,7 +167,7 @@ class RawNode:
             utterance_index=job.utterance_index,
         )
         await self.say(NodeEvent(audio_held=told))
-        await self.result(assign, kind=dispatcher_pb2.JobResult.KIND_HELD)
+        await self.result(assign, text="", kind=dispatcher_pb2.JobResult.KIND_HELD)
 
     async def heartbeat(
         self,

@@ -17,15 +17,22 @@ Jobs = dict[str, set[tuple[str, bool]]]
 def an_utterance_has_a_job_a_language(history: History) -> Iterator[Violation]:
     """By the nodes' records; and only languages that somebody asked for have any."""
     jobs = jobs_of(history)
+    recorded = {node.node for node in history.nodes}
     for room, speaker in speakers(history):
         asked = {
             each["language"]
             for listener in room.listeners
             for each in listener.of("joined", "changing", "changed")
         }
+        # A hostile node does not tell what it was given.
+        untold = {
+            each["index"]
+            for each in speaker.events
+            if each["what"] == "accepted" and each["node"] not in recorded
+        }
         for receipt in receipts(speaker):
             done = jobs[room.who[speaker.name], receipt["index"]]
-            if what := _wrong(receipt, done, asked):
+            if what := _wrong(receipt, done, asked, is_told=receipt["index"] not in untold):
                 yield Violation(RULE, speaker.name, f"utterance {receipt['index']}: {what}")
                 break
 
@@ -41,13 +48,13 @@ def jobs_of(history: History) -> dict[tuple[str, int], Jobs]:
     return jobs
 
 
-def _wrong(receipt: Record, done: Jobs, asked: set[str]) -> str:
+def _wrong(receipt: Record, done: Jobs, asked: set[str], *, is_told: bool) -> str:
     told = languages(receipt)
     if told - asked:
         return f"nobody listened to {sorted(told - asked)}"
     if set(done) - told:
         return f"nodes had jobs in {sorted(set(done) - told)}, which have no outcome"
-    if none := set(receipt["delivered"]) - set(done):
+    if is_told and (none := set(receipt["delivered"]) - set(done)):
         return f"no node had a job in {sorted(none)}"
     for language, jobs in done.items():
         # If no node was able to speak, there is another one without speech.
