@@ -19,7 +19,7 @@ from lingua_scheduler.services.runtime.redis.embedded.binary import EmbeddedRedi
 def explain(error: Exception) -> Failure:
     """Translate an exception into a failure for the person who ran the command."""
     if isinstance(error, SettingsError):
-        tip = "correct or unset these variables; 'lingua config' then shows all settings"
+        tip = "set or correct these variables; 'lingua config' then shows all settings"
         return Failure(str(error), reason="SETTINGS", exit_code=USAGE, tip=tip)
     if isinstance(error, LinguaError):
         down = isinstance(error, DependencyDownError)
