@@ -1,5 +1,5 @@
 # All services and every other command of `lingua` in one image: `make image`, then
-#   podman run lingua-scheduler:0.2.0 serve pool
+#   podman run lingua-scheduler:0.3.0.dev0 serve pool
 # A tag is whatever its registry says today. `make release-image` adds the digest.
 ARG PYTHON=3.11-slim-bookworm
 
@@ -20,7 +20,7 @@ RUN python3 -m pip wheel --no-deps --no-build-isolation --wheel-dir wheel . \
     && python3 -m pip --python /opt/lingua/bin/python install --no-deps wheel/*.whl
 
 FROM python:${PYTHON}
-ARG VERSION=0.2.0
+ARG VERSION=0.3.0.dev0
 LABEL org.opencontainers.image.title="Lingua Scheduler" \
       org.opencontainers.image.description="The scheduler of a live, face-to-face speech translator" \
       org.opencontainers.image.version="${VERSION}" \
